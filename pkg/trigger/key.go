@@ -1,0 +1,110 @@
+package trigger
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxPartitions is the largest partition count of a lane.
+const MaxPartitions = 1000
+
+// maxDueMs is the last due time that keeps 13 digits: in the year 2286.
+const maxDueMs = 9_999_999_999_999
+
+// Key is the primary key of a trigger's row.
+type Key struct {
+	Lane      Lane
+	Partition int   // 0 ≤ Partition < MaxPartitions
+	Due       int64 // epoch milliseconds, UTC
+	ID        ID
+}
+
+// KeyOf returns the key of a trigger stored by a sender that used n partitions.
+func KeyOf(lane Lane, id ID, due time.Time, n int) Key {
+	return Key{Lane: lane, Partition: Partition(id, n), Due: due.UnixMilli(), ID: id}
+}
+
+// PartitionKey returns the hash key of a partition's rows, such as "s.017".
+func PartitionKey(lane Lane, partition int) string {
+	return fmt.Sprintf("%c.%03d", lane.letter(), partition)
+}
+
+// SortKey returns the range key of a row: 13 digits of due time and the id.
+func SortKey(due int64, id ID) string {
+	return SortFrom(due) + "#" + id.String()
+}
+
+// SortFrom returns the smallest range key of rows due at or after the given
+// epoch millisecond. Times outside 13 digits are brought to the nearest end.
+func SortFrom(due int64) string {
+	return fmt.Sprintf("%013d", min(max(due, 0), maxDueMs))
+}
+
+// P returns the row's hash key.
+func (k Key) P() string { return PartitionKey(k.Lane, k.Partition) }
+
+// S returns the row's range key.
+func (k Key) S() string { return SortKey(k.Due, k.ID) }
+
+// String returns both halves, for logs and messages.
+func (k Key) String() string { return k.P() + "/" + k.S() }
+
+// DueTime returns the due time, UTC.
+func (k Key) DueTime() time.Time { return time.UnixMilli(k.Due).UTC() }
+
+// Compare orders the keys of one partition as the table does: by due time, then id.
+func (k Key) Compare(o Key) int {
+	switch {
+	case k.Due < o.Due:
+		return -1
+	case k.Due > o.Due:
+		return 1
+	}
+	return strings.Compare(string(k.ID[:]), string(o.ID[:]))
+}
+
+var errKey = errors.New("not a row key")
+
+// ParseKey reads the two halves of a row's key.
+func ParseKey(p, s string) (Key, error) {
+	var k Key
+	lane, num, ok := strings.Cut(p, ".")
+	switch {
+	case !ok:
+		return k, fmt.Errorf("%w: partition %q", errKey, clip(p, 32))
+	case lane == "s":
+		k.Lane = Standard
+	case lane == "u":
+		k.Lane = Urgent
+	default:
+		return k, fmt.Errorf("%w: lane of %q", errKey, clip(p, 32))
+	}
+	n, err := strconv.Atoi(num)
+	if err != nil || n < 0 || n >= MaxPartitions || PartitionKey(k.Lane, n) != p {
+		return Key{}, fmt.Errorf("%w: partition %q", errKey, clip(p, 32))
+	}
+	k.Partition = n
+	if len(s) != 13+1+36 || s[13] != '#' {
+		return Key{}, fmt.Errorf("%w: sort key %q", errKey, clip(s, 64))
+	}
+	due, err := strconv.ParseUint(s[:13], 10, 63)
+	if err != nil {
+		return Key{}, fmt.Errorf("%w: due time of %q", errKey, clip(s, 64))
+	}
+	k.Due = int64(due) //nolint:gosec // 63 bits asked for above.
+	if k.ID, err = ParseID(s[14:]); err != nil || k.ID.String() != s[14:] {
+		return Key{}, fmt.Errorf("%w: id of %q", errKey, clip(s, 64))
+	}
+	return k, nil
+}
+
+// clip cuts foreign text for an error message.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "…"
+}
