@@ -23,6 +23,9 @@ type Row struct {
 	Reason  string    // why the row is dead; empty otherwise
 	Expires time.Time // when DynamoDB may delete the row; zero for never
 	Created time.Time // when it was inserted; whole milliseconds
+	// MovedTo is set on a tombstone that a move left behind: the due time of the
+	// row that lives on, under the same id, lane and partition count.
+	MovedTo time.Time
 }
 
 // Size is the memory the row takes in a queue, in bytes, roughly.
@@ -147,8 +150,9 @@ type Store interface {
 	Bury(ctx context.Context, key trigger.Key, from trigger.State, reason string, expires time.Time) Result
 
 	// Move replaces the row at old by next in one transaction: old becomes a
-	// tombstone (StateCancelled) expiring at expires, next is inserted.
-	// Condition: old exists in state from; no row under next's key.
+	// tombstone (StateCancelled) with MovedTo = next.Due, expiring at expires, and
+	// next is inserted. Condition: old exists in state from; under next's key
+	// lies no row, or a tombstone with MovedTo (a trigger moved back).
 	Move(ctx context.Context, old trigger.Key, from trigger.State, next *Row, expires time.Time) MoveResult
 
 	// Dead lists dead rows of a service, oldest due first. Eventually consistent.
