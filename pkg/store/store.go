@@ -21,7 +21,7 @@ type Row struct {
 	trigger.Trigger
 	State   trigger.State
 	Reason  string    // why the row is dead; empty otherwise
-	Expires time.Time // when DynamoDB may delete the row; zero for never
+	Expires time.Time // when DynamoDB may delete the row; whole seconds; zero for never
 	Created time.Time // when it was inserted; whole milliseconds
 	// MovedTo is set on a tombstone that a move left behind: the due time of the
 	// row that lives on, under the same id, lane and partition count.
@@ -112,9 +112,10 @@ type Range struct {
 
 // MoveResult tells how a move ended; see [Store.Move].
 type MoveResult struct {
-	Err   error // as in Result
-	Found *Row  // the row at the old key after ErrConflict, or nil
-	Taken *Row  // the row at the new key, when that is what was in the way
+	Err error // as in Result
+	// Found and Taken are the rows at the old and the new key after ErrConflict, or
+	// nil. A lost reply shows as a tombstone at the old key and next at the new.
+	Found, Taken *Row
 }
 
 // Store is the trigger table.
@@ -163,7 +164,8 @@ type Store interface {
 	// settings row answers [trigger.DefaultPartitions] from the zero time.
 	Epochs(ctx context.Context) (trigger.Epochs, error)
 
-	// SetEpochs replaces the partition epochs. Condition: they are still old
-	// (nil: there is no settings row). The loser gets ErrConflict.
+	// SetEpochs replaces the partition epochs. Condition: they are still what
+	// Epochs answered as old (nil: there is no settings row). The loser gets
+	// ErrConflict.
 	SetEpochs(ctx context.Context, old, next trigger.Epochs) error
 }
