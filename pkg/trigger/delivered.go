@@ -2,7 +2,6 @@ package trigger
 
 import (
 	"encoding/base64"
-	"fmt"
 	"maps"
 	"strconv"
 	"time"
@@ -68,7 +67,8 @@ func Deliver(t *Trigger, fifo bool) Delivered {
 
 // ReadDelivered returns the trigger a delivered message carries: id, due time,
 // name, tenant, headers, trace context and payload. Service, lane and partition
-// count do not travel with it.
+// count do not travel with it. Errors are [*FieldError]s; the field is the
+// attribute, or "body".
 func ReadDelivered(body string, attributes map[string]string) (Trigger, error) {
 	var t Trigger
 	id, err := ParseID(attributes[AttrID])
@@ -76,7 +76,7 @@ func ReadDelivered(body string, attributes map[string]string) (Trigger, error) {
 		return t, bad(AttrID, "%v", err)
 	}
 	ms, err := strconv.ParseInt(attributes[AttrDue], 10, 64)
-	if err != nil {
+	if err != nil || ms < 0 || ms > maxDueMs {
 		return t, bad(AttrDue, "%q is not an epoch millisecond", clip(attributes[AttrDue], 40))
 	}
 	t.ID, t.Due = id, time.UnixMilli(ms).UTC()
@@ -102,7 +102,7 @@ func ReadDelivered(body string, attributes map[string]string) (Trigger, error) {
 	case encodingEmpty:
 	case encodingBase64:
 		if t.Payload, err = base64.StdEncoding.DecodeString(body); err != nil {
-			return t, fmt.Errorf("payload of %s: %w", t.ID, err)
+			return t, bad("body", "not base64, though %s says so: %v", AttrEncoding, err)
 		}
 	default:
 		return t, bad(AttrEncoding, "%q; this release reads base64 and empty", clip(enc, 40))

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -53,7 +54,7 @@ func ParseHandle(s string) (Handle, error) {
 		return h, fmt.Errorf("%w: %d characters, at most 200", ErrHandle, len(s))
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil {
+	if err != nil || strings.ContainsAny(s, "\r\n") { // the decoder skips line ends
 		return h, fmt.Errorf("%w: not base64url", ErrHandle)
 	}
 	if len(b) < handleFixed+1 {

@@ -114,7 +114,8 @@ func (s State) Waiting() bool { return s == StateScheduled || s == StateMaybeSen
 func (s State) Tombstone() bool { return s == StateCancelled || s == StateCancelledLate }
 
 // Owner returns who acquired the row, and when. The time is zero where the
-// state holds none that can be read: rows of unknown age must still be recoverable.
+// state holds none that can be read: rows of unknown age must still be
+// recoverable. A time in the future is returned as it stands.
 func (s State) Owner() (owner string, at time.Time) {
 	rest, ok := strings.CutPrefix(string(s), "A.")
 	if !ok {
@@ -122,7 +123,7 @@ func (s State) Owner() (owner string, at time.Time) {
 	}
 	owner, ms, _ := strings.Cut(rest, ".")
 	n, err := strconv.ParseInt(ms, 10, 64)
-	if err != nil || n <= 0 {
+	if err != nil || n <= 0 || n > maxDueMs {
 		return owner, time.Time{}
 	}
 	return owner, time.UnixMilli(n).UTC()

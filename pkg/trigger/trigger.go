@@ -3,6 +3,9 @@ package trigger
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -72,7 +75,7 @@ func bad(field, format string, args ...any) error {
 func (t *Trigger) Validate(submitted time.Time) error {
 	var errs []error
 	if t.ID.IsZero() {
-		errs = append(errs, bad("id", "missing"))
+		errs = append(errs, bad("id", "missing; the all-zero UUID is none"))
 	}
 	if err := ValidService(t.Service); err != nil {
 		errs = append(errs, bad("service", "%v", err))
@@ -106,6 +109,8 @@ func validDue(due, submitted time.Time) error {
 		return bad("due", "%s is more than a day before its submission at %s", stamp(due), stamp(submitted))
 	case due.After(submitted.Add(MaxAhead)):
 		return bad("due", "%s is more than ten years after its submission at %s", stamp(due), stamp(submitted))
+	case due.UnixMilli() < 0 || due.UnixMilli() > maxDueMs:
+		return bad("due", "%s is outside the years 1970 to 2286", stamp(due))
 	}
 	return nil
 }
@@ -149,8 +154,8 @@ func validHeaders(h map[string]string) error {
 	if len(h) > MaxHeaders {
 		errs = append(errs, bad("headers", "%d; at most %d (SQS allows ten attributes, Myosin uses six)", len(h), MaxHeaders))
 	}
-	for name, value := range h {
-		field := "headers." + clip(name, 40)
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		value, field := h[name], "headers."+printable(name)
 		if err := validHeaderName(name); err != nil {
 			errs = append(errs, bad(field, "%v", err))
 		}
@@ -164,6 +169,15 @@ func validHeaders(h map[string]string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// printable returns foreign text for use as the name of a field: cut, and
+// quoted where it has anything but printable ASCII.
+func printable(s string) string {
+	if q := strconv.QuoteToASCII(s); q[1:len(q)-1] != s {
+		s = q
+	}
+	return clip(s, 40)
 }
 
 func validHeaderName(s string) error {
