@@ -35,10 +35,10 @@ func (h Handle) String() string {
 	b = append(b, handleVersion, byte(h.Lane))
 	b = binary.BigEndian.AppendUint16(b, uint16(h.N)) //nolint:gosec // n ≤ MaxPartitions.
 	var due [8]byte
-	binary.BigEndian.PutUint64(due[:], uint64(h.Due.UnixMilli())) //nolint:gosec // validated: 13 digits.
+	binary.BigEndian.PutUint64(due[:], uint64(h.Due.UnixMilli()))
 	b = append(b, due[2:]...)
 	b = append(b, h.ID[:]...)
-	b = append(b, byte(len(h.Service)))
+	b = append(b, byte(len(h.Service))) //nolint:gosec // at most MaxService.
 	b = append(b, h.Service...)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -77,7 +77,7 @@ func ParseHandle(s string) (Handle, error) {
 	if ms > maxDueMs {
 		return Handle{}, fmt.Errorf("%w: due time", ErrHandle)
 	}
-	h.Due = time.UnixMilli(int64(ms)).UTC() //nolint:gosec // checked above.
+	h.Due = time.UnixMilli(int64(ms)).UTC()
 	copy(h.ID[:], b[10:26])
 	h.Service = string(b[handleFixed+1:])
 	if int(b[handleFixed]) != len(h.Service) {

@@ -14,6 +14,8 @@ import (
 type ID [16]byte
 
 // namespaceKey is the UUIDv5 namespace of ids derived from idempotency keys.
+//
+//nolint:gochecknoglobals // a constant in all but name.
 var namespaceKey = ID{0x6d, 0x79, 0x6f, 0x73, 0x69, 0x6e, 0x4b, 0x65, 0x81, 0x79, 0x2e, 0x76, 0x31, 0x00, 0x00, 0x01}
 
 // NewID returns a random (version 4) id.

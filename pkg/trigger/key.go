@@ -94,7 +94,7 @@ func ParseKey(p, s string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("%w: due time of %q", errKey, clip(s, 64))
 	}
-	k.Due = int64(due) //nolint:gosec // 63 bits asked for above.
+	k.Due = int64(due)
 	if k.ID, err = ParseID(s[14:]); err != nil || k.ID.String() != s[14:] {
 		return Key{}, fmt.Errorf("%w: id of %q", errKey, clip(s, 64))
 	}

@@ -13,6 +13,8 @@ const (
 )
 
 // Lanes lists every lane, urgent first: the order in which work is shed last.
+//
+//nolint:gochecknoglobals // a constant in all but name.
 var Lanes = [...]Lane{Urgent, Standard}
 
 // String returns the lane's name on the wire: "standard" or "urgent".

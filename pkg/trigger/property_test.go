@@ -88,7 +88,7 @@ func TestPlacesOfAKeyedIDAreAllTheKeysItMayLieUnder(t *testing.T) {
 		}
 		require.LessOrEqual(t, len(places), len(e))
 		slices.SortFunc(places, func(a, b trigger.Key) int { return a.Partition - b.Partition })
-		require.Equal(t, len(places), len(slices.Compact(places)), "a key twice")
+		require.Len(t, slices.Compact(slices.Clone(places)), len(places), "a key twice")
 
 		random := trigger.KeyOf(trigger.Standard, trigger.NewID(), submitted, n)
 		require.Equal(t, []trigger.Key{random}, e.Places(random))

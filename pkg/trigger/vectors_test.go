@@ -18,11 +18,11 @@ import (
 
 // The vectors in testdata are the contract of version 1: other languages test
 // against them too. They are added to, never changed.
-func readVectors(t testing.TB, name string, into any) {
-	t.Helper()
+func readVectors(tb testing.TB, name string, into any) {
+	tb.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, into))
+	require.NoError(tb, err)
+	require.NoError(tb, json.Unmarshal(b, into))
 }
 
 // fields lists what a joined error names, in its order.
@@ -35,8 +35,7 @@ func fields(err error) []string {
 		}
 		return names
 	}
-	var field *trigger.FieldError
-	if errors.As(err, &field) {
+	if field, ok := errors.AsType[*trigger.FieldError](err); ok {
 		return []string{field.Field}
 	}
 	if err != nil {
