@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -60,15 +59,28 @@ func (s *Service) Validate() error {
 	if s.DLQURL != "" && (s.DLQURL == s.QueueURL || s.DLQURL == s.UrgentQueueURL) {
 		errs = append(errs, bad("dlq_url", "is the service's own queue"))
 	}
-	if !(s.Rate >= 0) || math.IsInf(s.Rate, 1) { // NaN fails every comparison
-		errs = append(errs, bad("rate", "%v; want deliveries per second, 0 for no limit", s.Rate))
-	}
+	errs = append(errs, ValidRate(s.Rate))
 	for i, sender := range s.Senders {
 		if sender == "" || strings.ContainsRune(strings.TrimSuffix(sender, "*"), '*') {
 			errs = append(errs, bad("senders["+strconv.Itoa(i)+"]", "%q; want an SQS SenderId, or the start of one and '*'", sender))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// The least and greatest rate, in deliveries per second. DynamoDB numbers have
+// 38 digits; nothing outside these is meant.
+const (
+	MinRate = 1e-6
+	MaxRate = 1e9
+)
+
+// ValidRate checks a rate alone; the error is a [*trigger.FieldError].
+func ValidRate(rate float64) error {
+	if rate == 0 || rate >= MinRate && rate <= MaxRate { // NaN fails every comparison
+		return nil
+	}
+	return bad("rate", "%v; want deliveries per second, %g to %g, or 0 for no limit", rate, MinRate, MaxRate)
 }
 
 func bad(field, format string, args ...any) error {
