@@ -4,7 +4,8 @@
 //
 // A Date has whole seconds, so one answer bounds the offset to a second plus
 // the round trip; the bounds of recent answers are intersected. The correction
-// is rounded towards late: a corrected clock never runs ahead of the server's.
+// is rounded towards late: while answers keep coming, a corrected clock does not
+// run ahead of the server's. It lags by a second and a round trip at most.
 package clock
 
 import (
@@ -18,9 +19,30 @@ const (
 	CorrectAbove = 2 * time.Second
 	// RefuseAbove is the skew beyond which nothing is acquired or sent.
 	RefuseAbove = 30 * time.Second
-	// window is how long an answer's bounds are trusted.
+	// window is how long the bounds of answers are gathered before the oldest
+	// are dropped, a window at a time: none is used that is over three old.
 	window = 30 * time.Second
+	// resolution is that of a Date.
+	resolution = time.Second
+	// drift is what a local clock may have gained on the oldest bound: 90 s at
+	// 500 ppm, the most that adjtime(3) slews, rounded up.
+	drift = 50 * time.Millisecond
 )
+
+// bounds say that local − server lies in [lo, hi].
+type bounds struct {
+	lo, hi time.Duration
+	since  time.Time // local time of the oldest answer that they stem from
+}
+
+func (b bounds) overlaps(o bounds) bool { return b.lo <= o.hi && o.lo <= b.hi }
+
+// and returns what both say; they overlap.
+func (b bounds) and(o bounds) bounds {
+	return bounds{lo: max(b.lo, o.lo), hi: min(b.hi, o.hi), since: b.since}
+}
+
+func (b bounds) middle() time.Duration { return (b.lo + b.hi) / 2 }
 
 // Clock is safe for concurrent use. The zero value is not usable: see [New].
 type Clock struct {
@@ -29,10 +51,8 @@ type Clock struct {
 
 	mu         sync.Mutex
 	known      bool
-	lo, hi     time.Duration // local − server lies in [lo, hi]
-	since      time.Time     // local time of the oldest bound in lo, hi
-	nlo, nhi   time.Duration // bounds of the window being collected
-	nsince     time.Time
+	previous   bounds        // of the window before
+	current    bounds        // of the window being gathered; overlaps previous
 	correction time.Duration // subtracted from local
 }
 
@@ -73,34 +93,36 @@ func (c *Clock) Observe(date, sent, received time.Time) {
 		return
 	}
 	// The server's clock read [date, date+1s) somewhere between sent and received.
-	lo, hi := sent.Sub(date)-time.Second, received.Sub(date)
-	if lo > hi {
+	b := bounds{lo: sent.Sub(date) - resolution, hi: received.Sub(date), since: received}
+	if b.lo > b.hi {
 		return // the local clock was set back during the request
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	age := received.Sub(c.current.since)
 	switch {
-	case !c.known || lo > c.hi || hi < c.lo:
-		// First answer, or the local clock was stepped: only the newest counts.
-		c.known = true
-		c.lo, c.hi, c.since = lo, hi, received
-		c.nlo, c.nhi, c.nsince = lo, hi, received
+	case !c.known, !b.overlaps(c.previous.and(c.current)), age > 2*window, age < -window:
+		// The first answer, or the local clock was stepped, or nothing was heard
+		// for long: only the newest counts.
+		c.known, c.previous, c.current = true, b, b
+	case age > window:
+		c.previous, c.current = c.current, b
 	default:
-		c.lo, c.hi = max(c.lo, lo), min(c.hi, hi)
-		if lo > c.nhi || hi < c.nlo {
-			c.nlo, c.nhi, c.nsince = lo, hi, received
-		} else {
-			c.nlo, c.nhi = max(c.nlo, lo), min(c.nhi, hi)
-		}
-		if received.Sub(c.since) > window || received.Before(c.since) {
-			c.lo, c.hi, c.since = c.nlo, c.nhi, c.nsince
-			c.nlo, c.nhi, c.nsince = lo, hi, received
-		}
+		c.current = c.current.and(b)
 	}
-	c.correction = 0
-	if skew := (c.lo + c.hi) / 2; skew.Abs() > CorrectAbove {
-		c.correction = c.hi
+	c.correction = correction(c.previous.and(c.current))
+}
+
+// correction returns what to subtract from the local time. It is zero where the
+// skew is likely below CorrectAbove and cannot be over it by more than the
+// resolution; after a slow answer it is not zero although the clock may be
+// right, because it may as well be wrong.
+func correction(b bounds) time.Duration {
+	const beyond = CorrectAbove + resolution
+	if b.middle().Abs() > CorrectAbove || b.hi > beyond || b.lo < -beyond {
+		return b.hi + drift
 	}
+	return 0
 }
 
 // Skew returns local minus server time, the middle of what is possible, and
@@ -111,7 +133,7 @@ func (c *Clock) Skew() (time.Duration, bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return (c.lo + c.hi) / 2, c.known
+	return c.previous.and(c.current).middle(), c.known
 }
 
 // Usable reports why jobs must not be acquired or sent by this clock: no server
