@@ -1,0 +1,37 @@
+# Everything here needs Go; make e2e needs Python 3 with venv as well.
+SHELL := /usr/bin/env bash
+.DEFAULT_GOAL := help
+.PHONY: help run test e2e lint fuzz bench
+
+ARGS ?=
+PARTS ?=
+FUZZTIME ?= 20s
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## the platform in one process on 127.0.0.1:8080, AWS endpoint on :4566 (ARGS=--help shows the flags)
+	go run ./services/standalone $(ARGS)
+
+test: ## every test that needs nothing but Go
+	go test -timeout 5m ./...
+
+e2e: ## the parts that need more: other engines, real processes, long runs (PARTS="stores queues" picks)
+	tools/e2e/run.sh $(PARTS)
+
+lint: ## go vet, go.mod tidiness, the rules of the tree, golangci-lint (pinned, built once)
+	go vet ./...
+	go mod tidy -diff
+	tools/lint/tree.sh
+	"$$(tools/lint/install.sh)" run ./...
+
+fuzz: ## every fuzz test in turn, FUZZTIME (20s) each
+	@set -euo pipefail; \
+	grep -rhoE --include='*_test.go' --with-filename '^func Fuzz[A-Za-z0-9_]+' pkg services tools 2>/dev/null | \
+	while IFS=: read -r file fn; do \
+		name="$${fn#func }"; echo "== $$name ($$(dirname "$$file"))"; \
+		go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) </dev/null; \
+	done
+
+bench: ## every benchmark in the tree
+	go test -run '^$$' -bench . -benchmem ./...
