@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/myosin-jobs/myosin/pkg/telemetry"
 )
 
 // DefaultGrace fits into the 30 s that Kubernetes gives a pod.
@@ -79,7 +81,7 @@ func (g *group) start(ctx context.Context, c Component) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &part{Component: c, cancel: cancel, done: make(chan struct{})}
 	g.parts = append(g.parts, p)
-	g.log.DebugContext(ctx, "starting", "component", p.Name)
+	g.log.DebugContext(ctx, "starting", telemetry.KeyComponent, p.Name)
 	go func() {
 		defer cancel()
 		p.err = p.Run(own)
@@ -94,10 +96,10 @@ func (g *group) wait(ctx context.Context) {
 		select {
 		case p := <-g.ended:
 			if p.err != nil {
-				g.log.ErrorContext(ctx, "component failed, stopping", "component", p.Name)
+				g.log.ErrorContext(ctx, "component failed, stopping", telemetry.KeyComponent, p.Name)
 				return
 			}
-			g.log.InfoContext(ctx, "component is through", "component", p.Name)
+			g.log.InfoContext(ctx, "component is through", telemetry.KeyComponent, p.Name)
 		case <-ctx.Done():
 			g.log.InfoContext(ctx, "stopping")
 			return
@@ -117,13 +119,13 @@ func (g *group) stop(ctx context.Context, grace time.Duration) {
 			select {
 			case <-p.done:
 				running = false
-				g.log.DebugContext(ctx, "stopped", "component", p.Name, "after", time.Since(began))
+				g.log.DebugContext(ctx, "stopped", telemetry.KeyComponent, p.Name, telemetry.KeyDuration, time.Since(began))
 			case <-timer.C:
 				if hurry {
 					return
 				}
 				hurry = true
-				g.log.WarnContext(ctx, "component is slow to stop, stopping all others", "component", p.Name)
+				g.log.WarnContext(ctx, "component is slow to stop, stopping all others", telemetry.KeyComponent, p.Name)
 				for _, other := range g.parts {
 					other.stop()
 				}

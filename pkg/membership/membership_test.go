@@ -1,12 +1,12 @@
 package membership_test
 
 import (
-	"context"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/myosin-jobs/myosin/pkg/lifecycle/lifecycletest"
 	"github.com/myosin-jobs/myosin/pkg/membership"
 )
 
@@ -32,13 +32,12 @@ func TestStaticReportsEveryFault(t *testing.T) {
 	require.ErrorContains(t, err, "member count")
 }
 
-func TestRunEndsCleanlyWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+func TestRunKeepsTheLifecycleContract(t *testing.T) {
 	s, err := membership.NewStatic(0, 1)
 	require.NoError(t, err)
-	require.NoError(t, s.Run(ctx))
-	require.NoError(t, membership.NewManual(membership.View{}).Run(ctx))
+	for _, p := range []membership.Provider{s, membership.NewManual(membership.View{})} {
+		lifecycletest.Check(t, func() lifecycletest.Runner { return p.Run })
+	}
 }
 
 func pending(ch <-chan struct{}) bool {

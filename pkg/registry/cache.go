@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/myosin-jobs/myosin/pkg/telemetry"
 )
 
 const (
@@ -241,7 +243,7 @@ func (c *Cache) Refresh(ctx context.Context) (int, error) {
 	if partial != nil {
 		c.metrics.refreshes.WithLabelValues("partial").Inc()
 		for name, bad := range partial.Bad {
-			c.o.Log.WarnContext(ctx, "service cannot be read from the registry", "service", name, "error", bad)
+			c.o.Log.WarnContext(ctx, "service cannot be read from the registry", telemetry.KeyService, name, telemetry.KeyError, bad)
 		}
 	} else {
 		c.metrics.refreshes.WithLabelValues("ok").Inc()
@@ -260,7 +262,7 @@ func (c *Cache) Run(ctx context.Context) error {
 				return nil
 			}
 			c.o.Log.WarnContext(ctx, "service registry cannot be read, going on with what is known",
-				"error", err, "age", c.Age())
+				telemetry.KeyError, err, "age", c.Age())
 			if c.Ready() != nil {
 				wait = min(wait, retryAfter)
 			}

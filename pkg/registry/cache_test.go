@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/myosin-jobs/myosin/pkg/lifecycle/lifecycletest"
 	"github.com/myosin-jobs/myosin/pkg/registry"
 )
 
@@ -257,6 +258,13 @@ func TestRunRefreshesAndEndsWithItsContext(t *testing.T) {
 		require.Equal(t, 5, src.lists)
 		cancel()
 		wg.Wait()
+	})
+}
+
+func TestRunKeepsTheLifecycleContract(t *testing.T) {
+	lifecycletest.Check(t, func() lifecycletest.Runner {
+		cache, _, _ := open(t, svc("a"))
+		return cache.Run
 	})
 }
 
