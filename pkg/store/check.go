@@ -48,8 +48,8 @@ func (op *Op) check() error {
 	case Insert:
 		return op.checkInsert()
 	case Transition:
-		if op.To.Kind() == trigger.NoState {
-			return fmt.Errorf("transition to no state: %q", op.To)
+		if !live(op.From) || !live(op.To) {
+			return fmt.Errorf("transition from %q to %q", op.From, op.To)
 		}
 	case Delete:
 	default:
@@ -60,6 +60,8 @@ func (op *Op) check() error {
 	}
 	return nil
 }
+
+func live(s trigger.State) bool { return s.Waiting() || s.Kind() == trigger.Acquired }
 
 func (op *Op) checkInsert() error {
 	switch {

@@ -45,10 +45,13 @@ const (
 	// Insert puts Op.Row as it is (state S, or A for a row already due).
 	// Condition: no row under its key, nor under any of Op.Absent.
 	Insert OpKind = iota + 1
-	// Transition changes the state from Op.From to Op.To and nothing else.
+	// Transition changes the state from Op.From to Op.To and nothing else; both are
+	// S, S! or A (the other states have methods of their own).
 	// Condition: the row exists and its state is Op.From.
 	Transition
-	// Delete removes the row. Condition: the row exists and its state is Op.From.
+	// Delete removes the row. Condition: its state is Op.From. A row that is missing
+	// is a conflict that found nothing, or, on an engine that cannot tell (PartiQL),
+	// no error: a delete proves no ownership.
 	Delete
 )
 

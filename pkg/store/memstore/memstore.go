@@ -33,6 +33,9 @@ type Options struct {
 	// StaleWindow is how far back Fault.Stale can see. The recent past is only
 	// kept if it is positive. Default: 0, reads are never stale.
 	StaleWindow time.Duration
+	// LaxDelete lets a Delete of a missing row succeed, as PartiQL does. Default:
+	// it is a conflict that found nothing.
+	LaxDelete bool
 	// OnChange sees every change of a row, in order, with nil for no row. It runs
 	// under the store's lock: it must be quick and must not call the store.
 	// Payload and headers are shared with the store and must not be changed.

@@ -88,6 +88,10 @@ func (s *Store) apply(op *store.Op) store.Result {
 	case store.Transition:
 		return s.replace(name, r, op.From, func() *record { return r.with(op.To) })
 	default:
+		if r == nil && s.opts.LaxDelete {
+			s.count(name, Count{Statements: 1, WriteUnits: 1})
+			return store.Result{}
+		}
 		return s.replace(name, r, op.From, func() *record { return nil })
 	}
 }
