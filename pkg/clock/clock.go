@@ -56,12 +56,22 @@ type Clock struct {
 	correction time.Duration // subtracted from local
 }
 
-// New returns a clock over local (nil: time.Now) that knows no server time yet.
+// New returns a clock over local that knows no server time yet. nil means
+// [Steady], which is what a process should use.
 func New(local func() time.Time) *Clock {
 	if local == nil {
-		local = time.Now
+		local = Steady()
 	}
 	return &Clock{local: local}
+}
+
+// Steady returns a local clock that reads the wall once, now, and counts on by
+// the monotonic clock: a step of the machine's wall clock cannot make a trigger
+// early. Where the monotonic clock stands still (a suspended machine) it runs
+// late until an answer of the server corrects it.
+func Steady() func() time.Time {
+	start := time.Now()
+	return func() time.Time { return start.Add(time.Since(start)) }
 }
 
 // Trusted returns a clock that takes local (nil: time.Now) for the truth: for
