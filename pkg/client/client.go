@@ -64,19 +64,19 @@ type Options struct {
 func (o *Options) Validate() error {
 	var errs []error
 	if o.Sender == nil {
-		errs = append(errs, errors.New("Sender is required"))
+		errs = append(errs, errors.New("option Sender is required"))
 	}
 	if o.InboundURL == "" {
-		errs = append(errs, errors.New("InboundURL is required"))
+		errs = append(errs, errors.New("option InboundURL is required"))
 	}
 	if o.PartitionsFor < 0 || o.PartitionsFor > time.Minute {
-		errs = append(errs, fmt.Errorf("PartitionsFor is %s; want 0 (default) to 1m", o.PartitionsFor))
+		errs = append(errs, fmt.Errorf("option PartitionsFor is %s; want 0 (default) to 1m", o.PartitionsFor))
 	}
 	if o.AttemptTimeout < 0 || o.AttemptTimeout > 25*time.Second {
-		errs = append(errs, fmt.Errorf("AttemptTimeout is %s; want 0 (default) to 25s", o.AttemptTimeout))
+		errs = append(errs, fmt.Errorf("option AttemptTimeout is %s; want 0 (default) to 25s", o.AttemptTimeout))
 	}
 	if o.Attempts < 0 {
-		errs = append(errs, fmt.Errorf("Attempts is %d; want 0 (default) or more", o.Attempts))
+		errs = append(errs, fmt.Errorf("option Attempts is %d; want 0 (default) or more", o.Attempts))
 	}
 	return errors.Join(errs...)
 }
@@ -91,7 +91,7 @@ type Client struct {
 // New returns a client.
 func New(o Options) (*Client, error) {
 	if err := o.Validate(); err != nil {
-		return nil, fmt.Errorf("client options: %w", err)
+		return nil, fmt.Errorf("client: %w", err)
 	}
 	if o.PartitionsFor == 0 {
 		o.PartitionsFor = 15 * time.Second

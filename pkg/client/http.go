@@ -54,7 +54,7 @@ func NewHTTP(baseURL string, o HTTPOptions) (*HTTP, error) {
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.RawQuery != "", u.Fragment != "":
 		return nil, fmt.Errorf("client http: base URL %q: want http(s)://host[/path]", u.Redacted())
 	case o.Attempts < 0:
-		return nil, fmt.Errorf("client http: Attempts is %d; want 0 (default) or more", o.Attempts)
+		return nil, fmt.Errorf("client http: option Attempts is %d; want 0 (default) or more", o.Attempts)
 	}
 	if o.Client == nil {
 		o.Client = &http.Client{

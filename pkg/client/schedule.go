@@ -84,8 +84,9 @@ func (c *Client) ScheduleBatch(ctx context.Context, requests []Request) []Result
 // Prepare builds the row of a job and sends nothing: the caller inserts it in a
 // transaction of its own (see the package comment). The row is in the state of
 // a fresh trigger, and addressed by the handle as soon as it is committed. Every
-// option works; with a Key, make the insert conditional, as InsertItem does, so
-// that a repeat fails instead of replacing the row.
+// option works. With a Key the insert must be conditional, as InsertItem is, so
+// that a repeat fails instead of replacing the row; that guards one partition
+// count, so a repeat from across a growth of the table may become a second row.
 func (c *Client) Prepare(ctx context.Context, service string, payload any, opts ...Option) (*store.Row, Scheduled, error) {
 	t, err := c.build(ctx, service, payload, opts, nil)
 	if err != nil {

@@ -69,10 +69,10 @@ var _ Triggers = (*Table)(nil)
 // NewTable returns a Table.
 func NewTable(o TableOptions) (*Table, error) {
 	if o.Store == nil {
-		return nil, errors.New("client table options: Store is required")
+		return nil, errors.New("client table: option Store is required")
 	}
 	if o.Tries < 0 {
-		return nil, fmt.Errorf("client table options: Tries is %d; want 0 (default) or more", o.Tries)
+		return nil, fmt.Errorf("client table: option Tries is %d; want 0 (default) or more", o.Tries)
 	}
 	t := &Table{store: o.Store, now: o.Now, tries: o.Tries}
 	if t.now == nil {
@@ -206,7 +206,8 @@ func unproven(row *store.Row) bool {
 func (t *Table) repeat(ctx context.Context, fn func() error) error {
 	var err error
 	for try := range t.tries {
-		if try > 0 {
+		// A lost race means that somebody got on: look again at once, at first.
+		if try > 3 || try > 0 && !errors.Is(err, errAgain) {
 			if pause(ctx, try, tableBackoff, tableBackoffMax) != nil {
 				return err
 			}

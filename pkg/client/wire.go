@@ -87,7 +87,7 @@ const (
 )
 
 // Problem is an error of the HTTP API, after RFC 9457.
-type Problem struct {
+type Problem struct { //nolint:errname // it is called so on the wire.
 	Type   string         `json:"type,omitempty"`
 	Title  string         `json:"title,omitempty"`
 	Status int            `json:"status,omitempty"`
