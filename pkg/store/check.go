@@ -11,6 +11,10 @@ import (
 // MaxReason is the length of a dead row's reason, in bytes.
 const MaxReason = 1024
 
+// MaxAbsent is the largest number of keys in Op.Absent: a transaction has room
+// for a hundred actions.
+const MaxAbsent = 99
+
 // CutReason brings a reason to MaxReason bytes without cutting a character.
 func CutReason(s string) string {
 	if len(s) <= MaxReason {
@@ -73,6 +77,8 @@ func (op *Op) checkInsert() error {
 		return fmt.Errorf("partition count %d", op.Row.N)
 	case len(op.Row.Payload) > trigger.MaxPayload:
 		return fmt.Errorf("payload of %d bytes", len(op.Row.Payload))
+	case len(op.Absent) > MaxAbsent:
+		return fmt.Errorf("%d absent keys; at most %d", len(op.Absent), MaxAbsent)
 	case op.Row.Key() != op.Key:
 		return fmt.Errorf("the row's key is %s", op.Row.Key())
 	}

@@ -57,17 +57,10 @@ func (s *Store) insertAbsent(op *store.Op, res *store.Result) *task {
 	token := trigger.NewID().String()
 	return &task{
 		name: "insert", res: res, op: op, keys: keys,
-		call: func(ctx context.Context) error {
-			if len(actions) > maxActions {
-				return fmt.Errorf("%w: %d places; at most %d", errTooMany, len(actions), maxActions)
-			}
-			return s.transact(ctx, "insert", token, actions)
-		},
+		call: func(ctx context.Context) error { return s.transact(ctx, "insert", token, actions) },
 		ours: func(found *store.Row) bool { return sameClaim(op, found) },
 	}
 }
-
-var errTooMany = errors.New("too many actions in a transaction")
 
 func (s *Store) transact(ctx context.Context, op, token string, actions []types.TransactWriteItem) error {
 	out, err := s.opts.API.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{

@@ -21,9 +21,6 @@ import (
 // maxStatements is what one BatchExecuteStatement takes.
 const maxStatements = 25
 
-// maxActions is what one TransactWriteItems takes.
-const maxActions = 100
-
 // Write implements store.Store. After an unknown outcome it tries again itself:
 // a claim (a state A, unique to its owner and time) found in the row's place is
 // then its own, and so is the absence of a row it was to delete.

@@ -149,7 +149,12 @@ var writeTests = []test{
 		wrong.Key = c.Key()
 		big := newRow(3)
 		big.Payload = make([]byte, trigger.MaxPayload+1)
-		res := s.Write(t.Context(), []store.Op{insertOp(b), wrong, insertOp(b), transition(a, "", mine(1)), {Kind: 99, Key: a.Key()}, insertOp(big)})
+		wide := insertOp(newRow(4))
+		wide.Absent = make([]trigger.Key, store.MaxAbsent+1)
+		res := s.Write(t.Context(), []store.Op{
+			insertOp(b), wrong, insertOp(b), transition(a, "", mine(1)), transition(newRow(5), trigger.StateScheduled, trigger.StateDead),
+			{Kind: 99, Key: a.Key()}, insertOp(big), wide,
+		})
 		require.NoError(t, res[0].Err)
 		for _, r := range res[1:] {
 			require.ErrorIs(t, r.Err, store.ErrInvalid)
