@@ -27,10 +27,10 @@ lint: ## go vet, go.mod tidiness, the rules of the tree, golangci-lint (pinned, 
 
 fuzz: ## every fuzz test in turn, FUZZTIME (20s) each
 	@set -euo pipefail; \
-	grep -rhoE --include='*_test.go' --with-filename '^func Fuzz[A-Za-z0-9_]+' pkg services tools 2>/dev/null | \
+	grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | \
 	while IFS=: read -r file fn; do \
-		name="$${fn#func }"; echo "== $$name ($$(dirname "$$file"))"; \
-		go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) </dev/null; \
+		name="$${fn#func }"; echo "== $$name in $$(dirname "$$file")"; \
+		go test "$$(dirname "$$file")" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) </dev/null; \
 	done
 
 bench: ## every benchmark in the tree

@@ -22,7 +22,9 @@ parts() {
 
 scratch="$(mktemp -d)"
 ministack_pid=""
+running="" # process group of the part that runs
 stop() {
+	if [ -n "$running" ]; then kill -- "-$running" 2>/dev/null || true; fi
 	if [ -n "$ministack_pid" ]; then
 		kill "$ministack_pid" 2>/dev/null || true
 		for _ in $(seq 50); do
@@ -111,10 +113,15 @@ part() {
 	done
 	echo "--- part $name: go test $*"
 	# The report decides; go test's own exit status says nothing of skips.
-	if ! { env ${env[@]+"${env[@]}"} go test -json -count=1 -timeout 30m "$@" 2>&1 || true; } |
-		"$scratch/report" -part "$name" -allowed tools/e2e/allowed-skips.txt -totals "$scratch/totals"; then
-		failed+=("$name")
-	fi
+	# In the background and in a process group of its own: so a signal to this
+	# script is heeded at once, and ends all of it.
+	set -m
+	{ env ${env[@]+"${env[@]}"} go test -json -count=1 -timeout 30m "$@" 2>&1 || true; } |
+		"$scratch/report" -part "$name" -allowed tools/e2e/allowed-skips.txt -totals "$scratch/totals" &
+	running="$(jobs -p %%)"
+	set +m
+	wait $! || failed+=("$name")
+	running=""
 }
 
 go build -o "$scratch/report" ./tools/e2e/report
