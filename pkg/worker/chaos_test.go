@@ -23,7 +23,7 @@ import (
 func TestThousandMessagesEndExactlyAsTold(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) { thousand(t, r, seed) })
+			inBubble(t, queue.Spec{}, func(r *rig) { thousand(r.t, r, seed) })
 		})
 	}
 }
@@ -34,7 +34,8 @@ type fate struct {
 }
 
 func thousand(t *testing.T, r *rig, seed uint64) {
-	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a seed must replay.
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex
 	chance := func(p float64) bool {
 		mu.Lock()

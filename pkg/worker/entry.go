@@ -44,7 +44,6 @@ type entry struct {
 	parked    bool
 	timeout   time.Duration // of a release
 	reason    string        // of a burial, or how it ended
-	outcome   string
 	tries     int
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/myosin-jobs/myosin/pkg/queue"
+	"github.com/myosin-jobs/myosin/pkg/queue/memqueue"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 	"github.com/myosin-jobs/myosin/pkg/worker"
 )
@@ -21,23 +22,26 @@ func group(name string) func(*trigger.Trigger) {
 }
 
 func TestMessagesOfAGroupRunOneAfterTheOtherInOrder(t *testing.T) {
-	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true}, func(r *rig) {
+		t := r.t
 		w := r.worker()
 		var (
 			mu      sync.Mutex
 			done    = map[string][]int{}
 			running = map[string]int{}
-			max     int
+			peak    int
+			overlap bool
 		)
 		worker.Handle(w, "x", func(_ context.Context, j worker.Job[note]) error {
 			mu.Lock()
 			running[j.Group]++
-			require.Equal(t, 1, running[j.Group])
+			overlap = overlap || running[j.Group] > 1
 			done[j.Group] = append(done[j.Group], j.Payload.N)
-			max = 0
+			now := 0
 			for _, n := range running {
-				max += n
+				now += n
 			}
+			peak = max(peak, now)
 			mu.Unlock()
 			work(time.Duration(1+rand.IntN(900)) * time.Millisecond)
 			mu.Lock()
@@ -57,6 +61,8 @@ func TestMessagesOfAGroupRunOneAfterTheOtherInOrder(t *testing.T) {
 		require.NoError(t, stop())
 		r.empty(r.url)
 		require.Len(t, done, 5)
+		require.False(t, overlap, "a group runs one at a time")
+		require.Greater(t, peak, 1, "groups run side by side")
 		for g := range done {
 			require.Equal(t, want, done[g], "group %s", g)
 		}
@@ -64,7 +70,8 @@ func TestMessagesOfAGroupRunOneAfterTheOtherInOrder(t *testing.T) {
 }
 
 func TestOrderOfAGroupHoldsWhenMessagesFail(t *testing.T) {
-	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true}, func(r *rig) {
+		t := r.t
 		w := r.worker(withDLQ(r))
 		var (
 			mu     sync.Mutex
@@ -111,7 +118,8 @@ func TestOrderOfAGroupHoldsWhenMessagesFail(t *testing.T) {
 }
 
 func TestPoisonMessageOfAGroupDoesNotDragTheOthersToTheDeadLetterQueue(t *testing.T) {
-	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true, MaxReceives: 5}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true, MaxReceives: 5}, func(r *rig) {
+		t := r.t
 		w := r.worker()
 		calls := newSeen()
 		worker.Handle(w, "x", func(_ context.Context, j worker.Job[note]) error {
@@ -137,8 +145,38 @@ func TestPoisonMessageOfAGroupDoesNotDragTheOthersToTheDeadLetterQueue(t *testin
 	})
 }
 
+func TestGroupWaitsUntilItsDeadLetterIsSent(t *testing.T) {
+	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true}, func(r *rig) {
+		t := r.t
+		r.setFault(func(e memqueue.Entry) memqueue.Fault {
+			if e.Op == memqueue.OpSend && e.URL == r.dlq {
+				return memqueue.Fault{Err: errEngine}
+			}
+			return memqueue.Fault{}
+		})
+		w := r.worker(withDLQ(r))
+		var order []int
+		worker.Handle(w, "x", func(_ context.Context, j worker.Job[note]) error {
+			order = append(order, j.Payload.N)
+			if j.Payload.N == 0 && j.Attempt == 1 {
+				return worker.DeadLetter("not taken")
+			}
+			return nil
+		})
+		for i := range 3 {
+			r.send("x", note{i}, group("g"))
+		}
+		stop := r.run(w)
+		r.sleep(time.Minute)
+		require.NoError(t, stop())
+		require.Equal(t, []int{0, 0, 1, 2}, order)
+		r.empty(r.url)
+	})
+}
+
 func TestStopGivesAGroupBackInOrder(t *testing.T) {
-	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{Name: "jobs.fifo", FIFO: true}, func(r *rig) {
+		t := r.t
 		var order []int
 		for i := range 5 {
 			r.send("x", note{i}, group("g"))

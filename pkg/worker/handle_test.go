@@ -21,7 +21,8 @@ type note struct {
 }
 
 func TestTypedHandlerGetsTheJobAndItsMessageIsDeleted(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker()
 		var got worker.Job[note]
 		worker.Handle(w, "remind", func(_ context.Context, job worker.Job[note]) error {
@@ -51,7 +52,8 @@ func TestTypedHandlerGetsTheJobAndItsMessageIsDeleted(t *testing.T) {
 }
 
 func TestBytesStringsAndRawMessagesArePassedAsTheyAre(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker()
 		var (
 			mu  sync.Mutex
@@ -81,7 +83,8 @@ func TestBytesStringsAndRawMessagesArePassedAsTheyAre(t *testing.T) {
 }
 
 func TestFailedJobIsRetriedWithGrowingBackoff(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker(func(o *worker.Options) { o.Wait = time.Second })
 		var at []time.Duration
 		worker.Handle(w, "x", func(_ context.Context, j worker.Job[note]) error {
@@ -109,7 +112,8 @@ func TestFailedJobIsRetriedWithGrowingBackoff(t *testing.T) {
 }
 
 func TestResultsDecideWhatBecomesOfTheMessage(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker(withDLQ(r))
 		calls := newSeen()
 		var again time.Duration
@@ -146,7 +150,8 @@ func TestResultsDecideWhatBecomesOfTheMessage(t *testing.T) {
 }
 
 func TestDeadLetterWithoutAQueueIsLeftToTheRedrivePolicyWithoutAHotLoop(t *testing.T) {
-	inBubble(t, queue.Spec{MaxReceives: 3}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{MaxReceives: 3}, func(r *rig) {
+		t := r.t
 		w := r.worker()
 		calls := newSeen()
 		worker.Handle(w, "dead", func(_ context.Context, j worker.Job[note]) error {
@@ -167,7 +172,8 @@ func TestDeadLetterWithoutAQueueIsLeftToTheRedrivePolicyWithoutAHotLoop(t *testi
 }
 
 func TestMalformedMessageIsDeadLetteredAtOnceWithItsReason(t *testing.T) {
-	inBubble(t, queue.Spec{MaxReceives: 5}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{MaxReceives: 5}, func(r *rig) {
+		t := r.t
 		w := r.worker(withDLQ(r))
 		require.NotNil(t, w)
 		w.HandleDefault(func(context.Context, worker.Job[[]byte]) error { panic("not reached") })
@@ -186,7 +192,8 @@ func TestMalformedMessageIsDeadLetteredAtOnceWithItsReason(t *testing.T) {
 }
 
 func TestUnknownNameAndUndecodablePayloadAreLeftForAnotherVersion(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker(withDLQ(r))
 		worker.Handle(w, "x", func(context.Context, worker.Job[note]) error { return nil })
 		r.send("x", "a string")
@@ -215,7 +222,8 @@ func TestUnknownNameAndUndecodablePayloadAreLeftForAnotherVersion(t *testing.T) 
 }
 
 func TestPanicFailsItsMessageOnly(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker()
 		calls := newSeen()
 		var sawPanic error
@@ -235,8 +243,7 @@ func TestPanicFailsItsMessageOnly(t *testing.T) {
 			calls.enter(j.ID)
 			switch {
 			case j.Name == "boom" && j.Attempt == 1:
-				var m map[string]int
-				m["a"] = 1
+				panic(errors.New("boom"))
 			case j.Name == "exit" && j.Attempt == 1:
 				runtime.Goexit()
 			}
@@ -262,7 +269,8 @@ func TestPanicFailsItsMessageOnly(t *testing.T) {
 }
 
 func TestFirstMiddlewareIsOutermost(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker()
 		var order []string
 		mw := func(name string) worker.Middleware {
@@ -289,7 +297,8 @@ func TestFirstMiddlewareIsOutermost(t *testing.T) {
 }
 
 func TestTimeoutCancelsTheContextWithItsCause(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker(func(o *worker.Options) { o.Timeout = 3 * time.Second })
 		var cause error
 		worker.Handle(w, "x", func(ctx context.Context, _ worker.Job[note]) error {
@@ -314,7 +323,8 @@ func TestMistakesAreReportedTogether(t *testing.T) {
 	for _, part := range []string{"receiver", "queue URL", "concurrency", "visibility", "wait", "max age", "without a sender"} {
 		require.ErrorContains(t, err, part)
 	}
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker(func(o *worker.Options) { o.Metrics = nil })
 		require.ErrorContains(t, w.Run(t.Context()), "no handler")
 		w = r.worker()

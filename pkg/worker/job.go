@@ -34,8 +34,8 @@ type Middleware func(next Handler) Handler
 
 // Handle registers the handler of a job name. The payload is decoded from JSON
 // into T, except for []byte, string and json.RawMessage, which take it as it is;
-// an empty payload leaves T zero. A mistake (empty name, name taken, worker
-// already running) is reported by [Worker.Run].
+// an empty payload leaves T zero. A mistake (no name, no function, a name taken) is
+// reported by [Worker.Run]; once that runs, a handler is ignored with an error in the log.
 func Handle[T any](w *Worker, name string, fn func(ctx context.Context, job Job[T]) error) {
 	if fn == nil {
 		w.register(name, nil)
@@ -59,12 +59,12 @@ func (w *Worker) HandleDefault(fn func(ctx context.Context, job Job[[]byte]) err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
+	case w.started:
+		w.log.Error("default handler ignored: the worker has started")
 	case fn == nil:
 		w.mistakes = append(w.mistakes, fmt.Errorf("default handler is nil"))
 	case w.fallback != nil:
 		w.mistakes = append(w.mistakes, fmt.Errorf("default handler is set twice"))
-	case w.started:
-		w.mistakes = append(w.mistakes, fmt.Errorf("default handler is set after the start"))
 	default:
 		w.fallback = fn
 	}
@@ -82,12 +82,12 @@ func (w *Worker) register(name string, h Handler) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
+	case w.started:
+		w.log.Error("handler ignored: the worker has started", "name", name)
 	case name == "":
 		w.mistakes = append(w.mistakes, fmt.Errorf("handler without a job name; see HandleDefault"))
 	case h == nil:
 		w.mistakes = append(w.mistakes, fmt.Errorf("handler of %q is nil", name))
-	case w.started:
-		w.mistakes = append(w.mistakes, fmt.Errorf("handler of %q is set after the start", name))
 	case w.handlers[name] != nil:
 		w.mistakes = append(w.mistakes, fmt.Errorf("handler of %q is set twice", name))
 	default:

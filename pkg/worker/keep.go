@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/myosin-jobs/myosin/pkg/queue"
@@ -30,26 +32,52 @@ func (w *Worker) keep(ctx context.Context, l *lane, quit <-chan struct{}) {
 	}
 }
 
+// extension is one extension to make.
+type extension struct {
+	e       *entry
+	timeout time.Duration
+}
+
 // keepOnce extends what is due, and gives up what is too old. It returns how
 // many extensions it tried and how many of them failed.
 func (w *Worker) keepOnce(ctx context.Context, l *lane) (tried, failed int) {
-	now := time.Now()
-	due, entries := w.dueForExtension(l, now)
-	if len(due) == 0 {
-		return 0, 0
+	due := w.dueForExtension(l, time.Now())
+	var (
+		calls    sync.WaitGroup
+		failures atomic.Int64
+		slots    = make(chan struct{}, parallelFlushes)
+	)
+	for batch := range slices.Chunk(due, queue.MaxBatch) {
+		slots <- struct{}{} // freed in callTimeout at the latest
+		calls.Go(func() {
+			defer func() { <-slots }()
+			failures.Add(int64(w.extend(ctx, l, batch)))
+		})
 	}
+	calls.Wait()
+	return len(due), int(failures.Load())
+}
+
+// extend makes one call, and returns how many of its extensions failed.
+func (w *Worker) extend(ctx context.Context, l *lane, batch []extension) (failed int) {
+	entries := make([]queue.Visibility, len(batch))
+	for i, x := range batch {
+		entries[i] = queue.Visibility{Receipt: x.e.msg.Receipt, Timeout: x.timeout}
+	}
+	now := time.Now()
 	cctx, cancel := context.WithTimeout(ctx, min(w.opts.Visibility/3, callTimeout))
 	errs := w.opts.Receiver.ChangeVisibility(cctx, l.url, entries)
 	cancel()
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, e := range due {
+	for i, x := range batch {
+		e := x.e
 		e.extending = false
 		err := errAt(errs, i)
 		switch {
 		case err == nil:
-			e.until = now.Add(entries[i].Timeout)
+			e.until = now.Add(x.timeout)
 		case e.state == deleting || e.state == releasing:
 			// Its own call will tell; after a delete an extension must fail.
 		case errors.Is(err, queue.ErrReceipt):
@@ -69,16 +97,13 @@ func (w *Worker) keepOnce(ctx context.Context, l *lane) (tried, failed int) {
 	w.metrics.extensionFails.Add(float64(failed))
 	w.dispatch() // what was lost made way for others
 	l.signal()
-	return len(due), failed
+	return failed
 }
 
-func (w *Worker) dueForExtension(l *lane, now time.Time) ([]*entry, []queue.Visibility) {
+func (w *Worker) dueForExtension(l *lane, now time.Time) []extension {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var (
-		due     []*entry
-		entries []queue.Visibility
-	)
+	var due []extension
 	for e := range w.entries {
 		if e.lane != l || e.lost || e.state == releasing {
 			continue
@@ -91,10 +116,9 @@ func (w *Worker) dueForExtension(l *lane, now time.Time) ([]*entry, []queue.Visi
 			continue
 		}
 		e.extending = true
-		due = append(due, e)
-		entries = append(entries, queue.Visibility{Receipt: e.msg.Receipt, Timeout: timeout})
+		due = append(due, extension{e, timeout})
 	}
-	return due, entries
+	return due
 }
 
 // tooOld says that a message cannot be held much longer, and reports whether it

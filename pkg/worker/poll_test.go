@@ -14,7 +14,8 @@ import (
 )
 
 func TestMissingQueueIsPolledOnWithOneLogAMinute(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		require.NoError(t, r.eng.DeleteQueue(t.Context(), r.url))
 		w := r.worker()
 		calls := newSeen()
@@ -37,7 +38,8 @@ func TestMissingQueueIsPolledOnWithOneLogAMinute(t *testing.T) {
 }
 
 func TestReceiveErrorsBackOffAndPass(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		r.setFault(func(e memqueue.Entry) memqueue.Fault {
 			if e.Op == memqueue.OpReceive && r.since() < time.Minute {
 				return memqueue.Fault{Err: queue.ErrThrottled}
@@ -62,7 +64,8 @@ func TestReceiveErrorsBackOffAndPass(t *testing.T) {
 }
 
 func TestEngineThatAnswersNoneAtOnceIsNotPolledHot(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		hasty := &hastyReceiver{Receiver: r.eng}
 		w := r.worker(func(o *worker.Options) { o.Receiver = hasty })
 		worker.Handle(w, "x", func(context.Context, worker.Job[note]) error { return nil })
@@ -84,7 +87,8 @@ func (h *hastyReceiver) Receive(context.Context, string, queue.ReceiveOptions) (
 }
 
 func TestReceivesOnlyWhatThereIsRoomFor(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		w := r.worker(func(o *worker.Options) { o.Concurrency, o.Prefetch = 3, 4 })
 		calls := newSeen()
 		worker.Handle(w, "x", func(_ context.Context, j worker.Job[note]) error {
@@ -109,7 +113,8 @@ func TestReceivesOnlyWhatThereIsRoomFor(t *testing.T) {
 }
 
 func TestBacklogIsReceivedInBatchesAndAnIdleQueueByOnePoll(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		counting := &countingReceiver{Receiver: r.eng}
 		w := r.worker(func(o *worker.Options) { o.Receiver, o.Prefetch = counting, 20 })
 		calls := newSeen()
@@ -134,7 +139,8 @@ func TestBacklogIsReceivedInBatchesAndAnIdleQueueByOnePoll(t *testing.T) {
 }
 
 func TestUrgentJobsStartAtOnceBehindABulkWave(t *testing.T) {
-	inBubble(t, queue.Spec{}, func(t *testing.T, r *rig) {
+	inBubble(t, queue.Spec{}, func(r *rig) {
+		t := r.t
 		urgent := r.create(queue.Spec{Name: "urgent"})
 		w := r.worker(func(o *worker.Options) { o.UrgentQueueURL, o.Concurrency = urgent, 4 })
 		calls := newSeen()

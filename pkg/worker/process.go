@@ -81,6 +81,7 @@ func guard(h Handler) Handler {
 // finish applies the result of a handler and starts the next.
 func (w *Worker) finish(ctx context.Context, e *entry, err error, took time.Duration) {
 	cause := context.Cause(ctx)
+	backoff := w.backoff(e)
 	e.cancel(nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +96,7 @@ func (w *Worker) finish(ctx context.Context, e *entry, err error, took time.Dura
 		return // given back by a stop
 	}
 	now := time.Now()
-	v := w.judge(e, err, e.lost, errors.Is(cause, ErrStopping))
+	v := w.judge(err, e.lost, errors.Is(cause, ErrStopping), backoff)
 	w.metrics.handled.WithLabelValues(w.label(e), v.outcome).Inc()
 	w.report(e, err, &v)
 	switch v.action {
@@ -115,10 +116,12 @@ func (w *Worker) finish(ctx context.Context, e *entry, err error, took time.Dura
 	}
 }
 
+// backoff asks for the delay of a retry. Callers do not hold mu: the function is the user's.
+func (w *Worker) backoff(e *entry) time.Duration { return w.opts.Backoff(max(e.msg.ReceiveCount, 1)) }
+
 func (w *Worker) report(e *entry, err error, v *verdict) {
 	about := append(w.about(e), "outcome", v.outcome)
-	var pan *PanicError
-	if errors.As(err, &pan) {
+	if pan, ok := errors.AsType[*PanicError](err); ok {
 		about = append(about, "stack", string(pan.Stack))
 	}
 	switch v.action {

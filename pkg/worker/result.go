@@ -116,8 +116,8 @@ type verdict struct {
 }
 
 // judge maps a handler's result. lost: the receipt is known to be invalid.
-// interrupted: the context was cancelled by a stop.
-func (w *Worker) judge(e *entry, err error, lost, interrupted bool) verdict {
+// interrupted: the context was cancelled by a stop. backoff is the usual delay.
+func (w *Worker) judge(err error, lost, interrupted bool, backoff time.Duration) verdict {
 	var (
 		retry *retryError
 		drop  *dropError
@@ -152,6 +152,6 @@ func (w *Worker) judge(e *entry, err error, lost, interrupted bool) verdict {
 	case errors.Is(err, ErrUnknownName):
 		v.outcome = outcomeUnknown
 	}
-	v.after = w.opts.Backoff(max(e.msg.ReceiveCount, 1))
+	v.after = backoff
 	return v
 }

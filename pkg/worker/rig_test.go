@@ -53,7 +53,7 @@ func (l *logs) count(text string) int {
 
 // inBubble runs f with a rig whose queue has the given spec. A goroutine that
 // outlives the test fails it: synctest waits for all of them.
-func inBubble(t *testing.T, spec queue.Spec, f func(t *testing.T, r *rig)) {
+func inBubble(t *testing.T, spec queue.Spec, f func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, log: &logs{}, reg: prometheus.NewPedanticRegistry(), start: time.Now(), calls: map[memqueue.Op]int{}}
@@ -79,7 +79,7 @@ func inBubble(t *testing.T, spec queue.Spec, f func(t *testing.T, r *rig)) {
 			spec.DeadLetterURL = r.dlq
 		}
 		r.url = r.create(spec)
-		f(t, r)
+		f(r)
 	})
 }
 

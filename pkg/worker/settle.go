@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"time"
 
@@ -119,6 +120,10 @@ func (w *Worker) flushBurials(ctx context.Context, l *lane, batch []*entry) {
 		msgs[i] = deadLetter(&e.msg, e.reason, fifo)
 	}
 	errs := w.opts.Sender.SendBatch(ctx, url, msgs)
+	retry := make([]time.Duration, len(batch))
+	for i, e := range batch {
+		retry[i] = w.backoff(e)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, e := range batch {
@@ -129,12 +134,11 @@ func (w *Worker) flushBurials(ctx context.Context, l *lane, batch []*entry) {
 			e.state, e.tries = deleting, 0
 			l.deletes.add(e)
 		case errors.Is(err, queue.ErrRejected) || e.tries+1 >= buryTries:
-			after := w.opts.Backoff(max(e.msg.ReceiveCount, 1))
 			w.log.Error("dead-letter queue does not take a message; it is retried until the redrive policy takes it",
-				append(w.about(e), "reason", e.reason, "error", err, "in", after)...)
+				append(w.about(e), "reason", e.reason, "error", err, "in", retry[i])...)
 			e.tries = 0
-			w.groupFailed(e, time.Now().Add(after))
-			w.release(e, after)
+			w.groupFailed(e, time.Now().Add(retry[i]))
+			w.release(e, retry[i])
 		default:
 			w.again(e, l.burials)
 		}
@@ -147,9 +151,7 @@ func (w *Worker) flushBurials(ctx context.Context, l *lane, batch []*entry) {
 // the same over all receives and another after a redrive.
 func deadLetter(m *queue.Received, reason string, fifo bool) queue.Message {
 	out := queue.Message{Body: m.Body, Attributes: make(map[string]string, len(m.Attributes)+1), Group: m.Group}
-	for k, v := range m.Attributes {
-		out.Attributes[k] = v
-	}
+	maps.Copy(out.Attributes, m.Attributes)
 	if fifo {
 		out.Dedup = m.ID
 		if out.Group == "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,8 +167,8 @@ func (w *Worker) begin(handling context.Context) error {
 	w.started = true
 	w.base = handling
 	w.chain = guard(w.route)
-	for i := len(w.middleware) - 1; i >= 0; i-- {
-		w.chain = w.middleware[i](w.chain)
+	for _, mw := range slices.Backward(w.middleware) {
+		w.chain = mw(w.chain)
 	}
 	w.chain = guard(w.chain)
 	w.pollers = len(w.lanes) * w.opts.Pollers
