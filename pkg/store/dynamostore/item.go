@@ -32,6 +32,7 @@ const (
 	attrTrace   = "w"  // S, traceparent
 	attrReason  = "r"  // S, why a row is dead
 	attrDead    = "ds" // S, service of a dead row: hash key of the index of dead rows
+	attrMoved   = "m"  // N, epoch milliseconds: where a moved row lives on; tombstones only
 	attrEpochs  = "e"  // S, settings row only; see formatEpochs
 )
 
@@ -75,6 +76,9 @@ func (c *codec) item(row *store.Row, key trigger.Key) item {
 	}
 	setStr(it, attrService, row.Service)
 	if row.State.Tombstone() {
+		if !row.MovedTo.IsZero() {
+			it[attrMoved] = num(row.MovedTo.UnixMilli())
+		}
 		return it
 	}
 	setStr(it, attrName, row.Name)
@@ -124,6 +128,9 @@ func (c *codec) row(it item) (*store.Row, error) {
 	}
 	if sec := r.num(attrExpires); sec != 0 {
 		row.Expires = time.Unix(sec, 0).UTC()
+	}
+	if ms := r.num(attrMoved); ms != 0 {
+		row.MovedTo = time.UnixMilli(ms).UTC()
 	}
 	row.Headers = r.headers()
 	if row.Payload, err = c.unpack(r.body()); err != nil {

@@ -81,15 +81,17 @@ func (s *Store) Move(ctx context.Context, old trigger.Key, from trigger.State, n
 	if err != nil {
 		return store.MoveResult{Err: fmt.Errorf("move: %w", err)}
 	}
+	// A tombstone that a move left gives way: the trigger is moved back.
+	put.Put.ConditionExpression = aws.String("attribute_not_exists(" + attrP + ") OR attribute_exists(" + attrMoved + ")")
 	key := next.Key()
 	if key == old {
 		return store.MoveResult{Err: fmt.Errorf("move: %w: to its own key", store.ErrInvalid)}
 	}
 	values := stateAndExpiry(trigger.StateCancelled, expires)
-	values[":from"] = str(string(from))
+	values[":from"], values[":moved"] = str(string(from)), num(next.Due.UnixMilli())
 	actions := []types.TransactWriteItem{{Update: &types.Update{
 		TableName: &s.opts.Table, Key: keyItem(old),
-		UpdateExpression:    aws.String(setStateAndExpiry + " REMOVE " + bodyAttrs),
+		UpdateExpression:    aws.String(setStateAndExpiry + ", " + attrMoved + " = :moved REMOVE " + bodyAttrs),
 		ConditionExpression: aws.String(ifState), ExpressionAttributeValues: values,
 	}}, put}
 	token := trigger.NewID().String()

@@ -17,6 +17,7 @@ type record struct {
 	service   string
 	created   int64 // epoch ms; 0 for none
 	expires   int64 // epoch s; 0 for never
+	moved     int64 // epoch ms; 0 for tombstones that no move left
 	n         uint16
 	partition uint16
 	lane      trigger.Lane
@@ -37,6 +38,7 @@ func newRecord(row *store.Row, key trigger.Key) *record {
 		n: uint16(row.N), //nolint:gosec // ≤ MaxPartitions, checked by store.CheckOps.
 	}
 	if r.state.Tombstone() {
+		r.moved = toMilli(row.MovedTo)
 		return r
 	}
 	r.body = &body{
@@ -66,7 +68,7 @@ func (r *record) fill(row *store.Row, head bool) {
 	if head {
 		return
 	}
-	row.Created, row.Expires = fromMilli(r.created), fromSec(r.expires)
+	row.Created, row.Expires, row.MovedTo = fromMilli(r.created), fromSec(r.expires), fromMilli(r.moved)
 	if b := r.body; b != nil {
 		row.Payload, row.Name, row.Tenant, row.Group = b.payload, b.name, b.tenant, b.group
 		row.Traceparent, row.Reason, row.Headers = b.traceparent, b.reason, b.headers

@@ -215,12 +215,14 @@ func (s *Store) Move(ctx context.Context, old trigger.Key, from trigger.State, n
 	err := s.do(ctx, OpMove, old, func(Fault) {
 		was, taken, fresh := s.find(old), s.find(key), newRecord(next, key)
 		cost := Count{WriteUnits: 2 * (writeUnits(was, nil) + writeUnits(taken, fresh))}
-		if was == nil || was.state != from || taken != nil {
+		if was == nil || was.state != from || taken != nil && taken.moved == 0 {
 			cost.Conflicts = 1
 			res = store.MoveResult{Err: fmt.Errorf("move: %w", store.ErrConflict), Found: rowOf(was), Taken: rowOf(taken)}
 		} else {
-			s.set(was, was.tombstone(trigger.StateCancelled, expires))
-			s.set(nil, fresh)
+			left := was.tombstone(trigger.StateCancelled, expires)
+			left.moved = key.Due
+			s.set(was, left)
+			s.set(taken, fresh)
 		}
 		s.count(OpMove, cost)
 	})

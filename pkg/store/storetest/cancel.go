@@ -81,8 +81,31 @@ var cancelTests = []test{
 		insert(t, s, r)
 		next := movedTo(r, 60_000)
 		require.NoError(t, s.Move(t.Context(), r.Key(), r.State, next, expiry()).Err)
-		holds(t, s, tombstoneOf(r, trigger.StateCancelled))
+		left := tombstoneOf(r, trigger.StateCancelled)
+		left.MovedTo = next.Due
+		holds(t, s, left)
 		holds(t, s, next)
+	}},
+	{"a trigger can be moved back over the tombstone it left", func(t *testing.T, s store.Store) {
+		r := fullRow(0)
+		insert(t, s, r)
+		next := movedTo(r, 60_000)
+		require.NoError(t, s.Move(t.Context(), r.Key(), r.State, next, expiry()).Err)
+		require.NoError(t, s.Move(t.Context(), next.Key(), next.State, r, expiry()).Err)
+		holds(t, s, r)
+		left := tombstoneOf(next, trigger.StateCancelled)
+		left.MovedTo = r.Due
+		holds(t, s, left)
+	}},
+	{"a move over a tombstone of a cancel changes nothing", func(t *testing.T, s store.Store) {
+		r := fullRow(0)
+		next := movedTo(r, 60_000)
+		insert(t, s, r, next)
+		require.NoError(t, s.Cancel(t.Context(), next.Key(), next.State, trigger.StateCancelled, expiry()).Err)
+		res := s.Move(t.Context(), r.Key(), r.State, next, expiry())
+		require.ErrorIs(t, res.Err, store.ErrConflict)
+		require.Equal(t, trigger.StateCancelled, res.Taken.State)
+		holds(t, s, r)
 	}},
 	{"a move from another state changes nothing", func(t *testing.T, s store.Store) {
 		r := in(fullRow(0), mine(1))

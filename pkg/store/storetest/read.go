@@ -191,7 +191,9 @@ var deadTests = []test{
 		next := cloneOf(r)
 		next.State, next.Due = trigger.StateScheduled, at(5000)
 		require.NoError(t, s.Move(t.Context(), r.Key(), trigger.StateDead, next, expiry()).Err)
-		holds(t, s, tombstoneOf(r, trigger.StateCancelled))
+		left := tombstoneOf(r, trigger.StateCancelled)
+		left.MovedTo = next.Due
+		holds(t, s, left)
 		holds(t, s, next)
 		page, err := s.Dead(t.Context(), r.Service, nil, 0)
 		require.NoError(t, err)
