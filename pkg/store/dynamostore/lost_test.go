@@ -84,6 +84,10 @@ func TestEverySingleWriteRecognisesItsOwnLostReply(t *testing.T) {
 		return r
 	}
 	for name, do := range map[string]func(r *store.Row) error{
+		"insert": func(*store.Row) error {
+			r := row(trigger.StateScheduled)
+			return one(t, s, store.Op{Kind: store.Insert, Key: r.Key(), Row: r})
+		},
 		"insert due": func(*store.Row) error {
 			r := row(mine)
 			return one(t, s, store.Op{Kind: store.Insert, Key: r.Key(), Row: r})

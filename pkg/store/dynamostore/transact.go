@@ -58,7 +58,7 @@ func (s *Store) insertAbsent(op *store.Op, res *store.Result) *task {
 	return &task{
 		name: "insert", res: res, op: op, keys: keys,
 		call: func(ctx context.Context) error { return s.transact(ctx, "insert", token, actions) },
-		ours: func(found *store.Row) bool { return sameClaim(op, found) },
+		ours: func(found *store.Row) bool { return ownInsert(op, found) },
 	}
 }
 

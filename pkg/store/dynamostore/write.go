@@ -23,7 +23,8 @@ const maxStatements = 25
 
 // Write implements store.Store. After an unknown outcome it tries again itself:
 // a claim (a state A, unique to its owner and time) found in the row's place is
-// then its own, and so is the absence of a row it was to delete.
+// then its own, and so are the row it was to insert and the absence of a row it
+// was to delete.
 func (s *Store) Write(ctx context.Context, ops []store.Op) []store.Result {
 	results := make([]store.Result, len(ops))
 	store.CheckOps(ops, results)
@@ -71,7 +72,7 @@ func (s *Store) task(op *store.Op, res *store.Result) *task {
 			_, err := s.put(ctx, "insert", t.item)
 			return err
 		}
-		t.ours = func(found *store.Row) bool { return sameClaim(op, found) }
+		t.ours = func(found *store.Row) bool { return ownInsert(op, found) }
 	case store.Transition:
 		t.name = "transition"
 		t.call = func(ctx context.Context) error {
@@ -88,11 +89,16 @@ func (s *Store) task(op *store.Op, res *store.Result) *task {
 	return t
 }
 
-// sameClaim reports whether found is the row an insert of an acquired row left.
-// An insert of a scheduled row is not told: another sender's looks the same.
-func sameClaim(op *store.Op, found *store.Row) bool {
-	return found != nil && op.Row.State.Kind() == trigger.Acquired && found.State == op.Row.State &&
-		found.Service == op.Row.Service && bytes.Equal(found.Payload, op.Row.Payload) && found.Key() == op.Key
+// ownInsert reports whether found is the row an insert left: in the claim it was
+// inserted with, which is unique, or scheduled and made in the same millisecond of
+// the same payload.
+func ownInsert(op *store.Op, found *store.Row) bool {
+	if found == nil || found.Key() != op.Key || found.State != op.Row.State ||
+		found.Service != op.Row.Service || !bytes.Equal(found.Payload, op.Row.Payload) {
+		return false
+	}
+	return found.State.Kind() == trigger.Acquired ||
+		!found.Created.IsZero() && found.Created.UnixMilli() == op.Row.Created.UnixMilli()
 }
 
 // tryBatch makes one try of up to maxStatements tasks.

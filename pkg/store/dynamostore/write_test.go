@@ -126,11 +126,34 @@ func TestOwnClaimAfterALostReplyIsApplied(t *testing.T) {
 	})
 }
 
-func TestOwnInsertOfAClaimAfterALostReplyIsApplied(t *testing.T) {
-	r := newRow(me)
-	lossy(t, func(*engine, *Store) {}, insertOf(r), func(e *engine, res store.Result) {
-		require.Equal(t, store.Result{}, res)
-		require.Equal(t, me, e.state(r))
+func TestOwnInsertAfterALostReplyIsApplied(t *testing.T) {
+	for _, state := range []trigger.State{me, trigger.StateScheduled} {
+		r := newRow(state)
+		r.Created = time.UnixMilli(1_800_000_000_000)
+		lossy(t, func(*engine, *Store) {}, insertOf(r), func(e *engine, res store.Result) {
+			require.Equal(t, store.Result{}, res)
+			require.Equal(t, state, e.state(r))
+		})
+	}
+}
+
+func TestAnInsertOfTheSameIdAtAnotherTimeIsNotOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, s := newEngine(t, Options{})
+		first := newRow(trigger.StateScheduled)
+		first.Created = time.UnixMilli(1_800_000_000_000).UTC()
+		e.hold(s, first)
+		e.code = func(call int, _ string) (types.BatchStatementErrorCodeEnum, bool) {
+			if call == 1 {
+				return types.BatchStatementErrorCodeEnumInternalServerError, false
+			}
+			return "", false
+		}
+		second := *first
+		second.Created = first.Created.Add(time.Millisecond)
+		res := s.Write(t.Context(), []store.Op{insertOf(&second)})[0]
+		require.ErrorIs(t, res.Err, store.ErrConflict)
+		require.Equal(t, first, res.Found)
 	})
 }
 
