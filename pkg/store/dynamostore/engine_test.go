@@ -30,7 +30,7 @@ type engine struct {
 	// the statement takes effect all the same.
 	code func(call int, key string) (code types.BatchStatementErrorCodeEnum, applied bool)
 	// fail, if it answers one, is a batch's error, behind its effects if applied.
-	fail func(call int, in *dynamodb.BatchExecuteStatementInput) (err error, applied bool) //nolint:revive // reads better in this order.
+	fail func(call int, in *dynamodb.BatchExecuteStatementInput) (err error, applied bool)
 	// noItems leaves the old item out of failed conditions, as ministack does.
 	noItems bool
 	readErr error

@@ -32,8 +32,7 @@ func classify(ctx context.Context, err error) outcome {
 	if ctx.Err() != nil {
 		return stopped
 	}
-	var cancelled *types.TransactionCanceledException
-	if errors.As(err, &cancelled) {
+	if cancelled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 		return classifyReasons(cancelled.CancellationReasons)
 	}
 	var api smithy.APIError
@@ -118,8 +117,7 @@ func (s *Store) wrap(o outcome, err error) error {
 
 // itemOf returns the item that a failed condition of a single call came with.
 func itemOf(err error) item {
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return failed.Item
 	}
 	return nil

@@ -212,8 +212,8 @@ func TestARowThatCannotBeReadBlocksNothing(t *testing.T) {
 			Key: map[string]types.AttributeValue{
 				"p": &types.AttributeValueMemberS{Value: bad.Key().P()}, "s": &types.AttributeValueMemberS{Value: bad.Key().S()},
 			},
-			UpdateExpression:          ptr("SET n = :n"),
-			ConditionExpression:       ptr("attribute_exists(p)"),
+			UpdateExpression:          new("SET n = :n"),
+			ConditionExpression:       new("attribute_exists(p)"),
 			ExpressionAttributeValues: map[string]types.AttributeValue{":n": &types.AttributeValueMemberS{Value: "many"}},
 		})
 	}
@@ -225,8 +225,6 @@ func TestARowThatCannotBeReadBlocksNothing(t *testing.T) {
 	}
 	require.EqualValues(t, 1, logs.Load())
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func TestTheSDKDoesNotRetryWrites(t *testing.T) {
 	var n atomic.Int64

@@ -25,9 +25,11 @@ func newStatements(table string) statements {
 }
 
 // insertOrder fixes the text of an INSERT for any one set of attributes.
-var insertOrder = [...]string{
-	attrP, attrS, attrState, attrService, attrN, attrCreated, attrExpires, attrBody, attrZipped,
-	attrName, attrTenant, attrGroup, attrHeaders, attrTrace, attrReason, attrDead,
+func insertOrder() [16]string {
+	return [...]string{
+		attrP, attrS, attrState, attrService, attrN, attrCreated, attrExpires, attrBody, attrZipped,
+		attrName, attrTenant, attrGroup, attrHeaders, attrTrace, attrReason, attrDead,
+	}
 }
 
 // of returns the statement of a task.
@@ -55,7 +57,7 @@ func (st *statements) insertOf(it item) (string, []types.AttributeValue) {
 	text.Grow(len(st.insert) + 10*len(it))
 	text.WriteString(st.insert)
 	params := make([]types.AttributeValue, 0, len(it))
-	for _, name := range insertOrder {
+	for _, name := range insertOrder() {
 		v, ok := it[name]
 		if !ok {
 			continue

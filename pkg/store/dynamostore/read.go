@@ -154,7 +154,7 @@ func limitOf(n int) *int32 {
 	if n <= 0 {
 		return nil
 	}
-	return aws.Int32(int32(min(n, math.MaxInt32))) //nolint:gosec // bounded here.
+	return aws.Int32(int32(min(n, math.MaxInt32)))
 }
 
 func (s *Store) query(ctx context.Context, op string, in *dynamodb.QueryInput) (store.Page, error) {

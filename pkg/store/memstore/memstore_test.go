@@ -44,7 +44,7 @@ func TestListKeepsOrderLikeASortedMap(t *testing.T) {
 		var l list
 		model := map[trigger.Key]*record{}
 		// The seed stands for the steps: thousands are needed to split and join blocks.
-		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)) //nolint:gosec // a test.
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		keys, puts := rapid.IntRange(1, 2000).Draw(t, "keys"), rapid.IntRange(1, 9).Draw(t, "puts of ten")
 		for range rapid.IntRange(1, 4000).Draw(t, "steps") {
 			k := trigger.Key{Due: int64(random.IntN(keys))}
