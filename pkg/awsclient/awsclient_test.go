@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -171,4 +173,30 @@ func TestErrorsAreClassifiedByCode(t *testing.T) {
 	require.Equal(t, awsclient.Retry, awsclient.Classify(errors.New("connection reset")))
 	require.Empty(t, awsclient.Code(errors.New("x")))
 	require.Equal(t, "QueueDoesNotExist", awsclient.Code(&smithy.GenericAPIError{Code: "com.amazonaws.sqs#QueueDoesNotExist:http://x/"}))
+}
+
+// The server answers before it has read the request, which the SDK alone takes
+// for a failed write now and then.
+func TestAnAnswerFasterThanTheRequestIsNotLost(t *testing.T) {
+	isolate(t)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.CopyN(io.Discard, r.Body, r.ContentLength)
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.(http.Flusher).Flush()
+		fmt.Fprintf(w, `{"QueueUrls":["%s"]}`, strings.Repeat("x", 16<<10))
+	}))
+	defer srv.Close()
+	client := sqs.NewFromConfig(load(t, awsclient.Options{Endpoint: srv.URL, MaxAttempts: 1}))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 40 {
+				if _, err := client.ListQueues(t.Context(), &sqs.ListQueuesInput{}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -85,8 +85,7 @@ func Classify(err error) Class {
 			return c
 		}
 	}
-	var resp *smithyhttp.ResponseError
-	if errors.As(err, &resp) {
+	if resp, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		switch resp.HTTPStatusCode() {
 		case 429:
 			return Throttled
@@ -98,8 +97,7 @@ func Classify(err error) Class {
 		return Retry
 	}
 	// The SDK's own refusal of the input, before any request.
-	var invalid smithy.InvalidParamsError
-	if errors.As(err, &invalid) {
+	if _, ok := errors.AsType[smithy.InvalidParamsError](err); ok {
 		return Reject
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -1,7 +1,9 @@
 package awsclient
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -37,11 +39,14 @@ func addHooks(s *middleware.Stack, observe func(date, sent, received time.Time),
 			return err
 		}
 	}
-	// Last in Deserialize: next to the wire.
+	// Last in Deserialize: next to the wire, once per attempt.
 	return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("MyosinWire",
 		func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 			if f := flightOf(ctx); f != nil {
 				f.reached.Store(true)
+			}
+			if err := plainBody(&in); err != nil {
+				return middleware.DeserializeOutput{}, middleware.Metadata{}, err
 			}
 			sent := time.Now()
 			out, md, err := next.HandleDeserialize(ctx, in)
@@ -56,6 +61,32 @@ func addHooks(s *middleware.Stack, observe func(date, sent, received time.Time),
 			}
 			return out, md, err
 		}), middleware.After)
+}
+
+// plainBody gives the request a body that net/http can handle better.
+//
+// The SDK's own (smithy-go 1.28) has a WriteTo that answers io.EOF once closed,
+// and is closed as soon as the answer begins. An answer that is faster than
+// net/http's last look at the body then looks like a failed write, the
+// connection is torn down, and an answer of known outcome is lost. And without
+// GetBody a request cannot move to a new connection when an idle one proves
+// dead before anything was written.
+func plainBody(in *middleware.DeserializeInput) error {
+	req, ok := in.Request.(*smithyhttp.Request)
+	if !ok {
+		return nil
+	}
+	body, ok := req.GetStream().(*bytes.Reader)
+	if !ok || int64(body.Len()) != body.Size() {
+		return nil
+	}
+	req, err := req.SetStream(io.NewSectionReader(body, 0, body.Size()))
+	if err != nil {
+		return err
+	}
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(body, 0, body.Size())), nil }
+	in.Request = req
+	return nil
 }
 
 // Flight tells how far a call came on its way to the service: see [Track]. It
