@@ -25,9 +25,9 @@ const (
 // Message is one message to send.
 type Message struct {
 	Body       string            // not empty; see trigger.SQSText
-	Attributes map[string]string // at most ten, sent as type String
+	Attributes map[string]string // at most ten, none empty, sent as type String
 	Group      string            // MessageGroupId: fair queues and FIFO order; may be empty on standard queues
-	Dedup      string            // MessageDeduplicationId, FIFO only
+	Dedup      string            // MessageDeduplicationId: needed on FIFO queues, ignored on others
 	Delay      time.Duration     // whole seconds; always sent, so that a queue's own default never applies; ignored on FIFO
 }
 
@@ -77,8 +77,11 @@ func SurelyUnsent(err error) bool {
 	return false
 }
 
-// ErrReceipt is returned for a receipt that is no longer valid: the message
-// became visible again, or was deleted.
+// ErrReceipt is returned for a receipt that is not or no longer valid: it was
+// never given, or the message became visible again, or was deleted. Not every
+// engine tells: SQS lets a message be deleted twice, and on standard queues
+// answers the delete by a receipt of an earlier receive with success, without
+// deleting anything once the message was received again.
 var ErrReceipt = errors.New("receipt no longer valid")
 
 // ReceiveOptions bound one receive.
@@ -103,14 +106,17 @@ type Depth struct {
 type Sender interface {
 	// SendBatch sends any number of messages to one queue, split by count and
 	// bytes, and returns one error per message in the order given. It makes one
-	// attempt: a repeat after an unknown outcome is the caller's decision.
+	// attempt: a repeat after an unknown outcome is the caller's decision. On a
+	// FIFO queue, messages behind a failed one of their group are held back
+	// (ErrNotSent) as far as they are not in the same call.
 	SendBatch(ctx context.Context, url string, msgs []Message) []error
 }
 
 // Receiver receives from queues named by URL.
 type Receiver interface {
 	// Receive waits up to opts.Wait for messages. None is not an error. When ctx
-	// ends during the wait, it returns what came, or ctx's error.
+	// ends during the wait, it returns what came, or ctx's error. It makes one
+	// attempt; errors wrap ErrMissing, ErrDenied or ErrThrottled where they are that.
 	Receive(ctx context.Context, url string, opts ReceiveOptions) ([]Received, error)
 	// Delete deletes any number of messages; one error per receipt.
 	Delete(ctx context.Context, url string, receipts []string) []error

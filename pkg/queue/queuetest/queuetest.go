@@ -30,12 +30,18 @@ type Caps struct {
 	// PollsDeaf: a long poll is woken by a send only. SQS also wakes it when a
 	// delay or a visibility timeout ends.
 	PollsDeaf bool
+	// AbandonedPollsTake: a long poll goes on after its client hung up, and hands
+	// messages to nobody. SQS stops it, but for the moment of hanging up.
+	AbandonedPollsTake bool
 	// NoSenderID: received messages do not tell their sender.
 	NoSenderID bool
 	// NoGroup: received messages do not tell their group.
 	NoGroup bool
 	// DeleteOnce: a second delete of a message gives ErrReceipt. SQS succeeds.
 	DeleteOnce bool
+	// DedupForgets: a deduplication id may be used again once its message was
+	// received. SQS remembers it for five minutes, whatever became of the message.
+	DedupForgets bool
 }
 
 // Run runs the suite. open returns the engine for one subtest; it may return
