@@ -39,11 +39,11 @@ func (q *Queues) Receive(ctx context.Context, url string, opts queue.ReceiveOpti
 			return nil, err
 		}
 		got, err := q.poll(ctx, &sqs.ReceiveMessageInput{
-			QueueUrl:                    &url,
-			MaxNumberOfMessages:         int32(opts.Max),
-			WaitTimeSeconds:             seconds(min(left, q.opts.MaxPoll)),
-			VisibilityTimeout:           seconds(opts.Visibility),
-			MessageAttributeNames:       []string{"All"},
+			QueueUrl:              &url,
+			MaxNumberOfMessages:   int32(opts.Max),
+			WaitTimeSeconds:       seconds(min(left, q.opts.MaxPoll)),
+			VisibilityTimeout:     seconds(opts.Visibility),
+			MessageAttributeNames: []string{"All"},
 			MessageSystemAttributeNames: []types.MessageSystemAttributeName{
 				types.MessageSystemAttributeNameSenderId,
 				types.MessageSystemAttributeNameSentTimestamp,
