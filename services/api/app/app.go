@@ -71,7 +71,7 @@ func CheckAddr(addr string) error {
 		return fmt.Errorf("address %q: want host:port", addr)
 	}
 	if host == "" || !loopback(addr) {
-		return fmt.Errorf("address %q: the API runs without keys, so it binds to loopback addresses only, such as %s", addr, DefaultAddr)
+		return fmt.Errorf("address %q: without keys it must be on this machine alone, such as 127.0.0.1:8080", addr)
 	}
 	return nil
 }

@@ -181,4 +181,3 @@ func BenchmarkThroughTheProxy(b *testing.B) {
 		})
 	}
 }
-

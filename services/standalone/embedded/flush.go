@@ -30,8 +30,8 @@ func (e *Engine) flush(ctx context.Context) error {
 		path := filepath.Join(e.o.DataDir, name+".json")
 		for range 2 {
 			before := written(path)
-			any, err := touch(ctx)
-			if err == nil && any {
+			touched, err := touch(ctx)
+			if err == nil && touched {
 				err = changed(ctx, path, before)
 			}
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -174,9 +175,7 @@ func (h *held) merge(w http.ResponseWriter, failed []batchFailure) {
 		writeJSON(w, http.StatusOK, answer)
 		return
 	}
-	for k, v := range h.header {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), h.header)
 	w.WriteHeader(h.status)
 	_, _ = w.Write(body) // the caller has gone if it fails
 }
