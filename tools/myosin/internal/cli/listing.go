@@ -25,6 +25,7 @@ type listing struct {
 	from, to   int64 // epoch ms, both included
 	limit      int
 	tombstones bool
+	page       func() // called for each page read
 
 	mu   sync.Mutex
 	rows []store.Row // in order, at most limit
@@ -56,6 +57,7 @@ func (q *listing) partition(ctx context.Context, lane trigger.Lane, p int) error
 		if err != nil {
 			return err
 		}
+		q.page()
 		q.add(page.Rows)
 		if page.Next == nil || page.Next.Due > q.bound() {
 			return nil

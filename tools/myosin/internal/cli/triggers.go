@@ -78,7 +78,7 @@ type headJSON struct {
 }
 
 func (a *app) list(ctx context.Context, q *listing, lanes []trigger.Lane, partitions int) error {
-	q.table = a.platform.Store
+	q.table, q.page = a.platform.Store, a.progressed
 	bar := a.progress("partitions read", len(lanes)*partitions)
 	rows, more, err := q.read(ctx, lanes, partitions, bar.step)
 	bar.end()
