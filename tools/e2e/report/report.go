@@ -23,6 +23,8 @@ type event struct {
 	Test    string
 	Output  string
 	Elapsed float64 // seconds
+	Key     string  // of an attribute (testing.T.Attr)
+	Value   string
 }
 
 // test names one test, or (Test empty) a package.
@@ -110,6 +112,8 @@ func (r *report) take(e *event) {
 		fmt.Fprint(r.out, e.Output)
 	case "output":
 		r.output[t] = append(r.output[t], e.Output)
+	case "attr": // a figure that is to be seen of tests that pass, too
+		fmt.Fprintf(r.out, "%s: %s: %s\n", t, e.Key, e.Value)
 	case "run":
 		if i := strings.LastIndexByte(t.Test, '/'); i > 0 {
 			r.parents[test{t.Package, t.Test[:i]}] = true

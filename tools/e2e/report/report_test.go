@@ -53,6 +53,15 @@ func TestAPartThatPassedIsCountedWithoutItsParents(t *testing.T) {
 	require.NotContains(t, out, "words of")
 }
 
+func TestTheFiguresOfATestThatPassedAreShown(t *testing.T) {
+	in := lines(event{Action: "run", Test: "TestA"}, event{Action: "attr", Test: "TestA", Key: "account", Value: "12 of 12"}) +
+		lines(ran("TestA", "pass")...) + lines(event{Action: "pass"})
+	out, _, err := runPart(t, in, "")
+	require.NoError(t, err)
+	require.Contains(t, out, "pkg/store TestA: account: 12 of 12\n")
+	require.NotContains(t, out, "words of")
+}
+
 func TestAPartThatRanNoTestFails(t *testing.T) {
 	_, _, err := runPart(t, lines(event{Action: "pass"}), "")
 	require.EqualError(t, err, "part stores: no test ran")
