@@ -18,7 +18,8 @@ func (a *app) inboundCommand() *cobra.Command {
 of their next look at the registry (15 s). Nothing is lost: submissions go on
 being accepted and wait in the buffers, up to 14 days. Jobs that fall due
 meanwhile are late. Stored triggers are delivered as ever.`),
-		a.inboundPauseCommand("resume", false, "Drain the inbound buffers again."))
+		a.inboundPauseCommand("resume", false, "Drain the inbound buffers again."),
+		a.group("dlq", "submissions that were refused", a.dlqListCommand(), a.dlqRedriveCommand()))
 }
 
 type inboundJSON struct {
