@@ -289,7 +289,7 @@ func TestLostRepliesLoseAndDoubleNothing(t *testing.T) {
 			case e.Op == memqueue.OpDelete && chance(.3):
 				return memqueue.Fault{Err: errInjected}
 			case e.Op == memqueue.OpDeliver && inboundURL && chance(.2):
-				return memqueue.Fault{Duplicate: true, DuplicateAfter: time.Duration(rnd.IntN(3)) * time.Second}
+				return memqueue.Fault{Duplicate: true, DuplicateAfter: 2 * time.Second}
 			case e.Op == memqueue.OpReceive && chance(.2):
 				return memqueue.Fault{LoseReply: true}
 			}
