@@ -1,0 +1,137 @@
+package e2e_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// delivery is a line that `myosin work --json` prints.
+type delivery struct {
+	ID         string    `json:"id"`
+	Due        time.Time `json:"due"`
+	LatenessMs int64     `json:"lateness_ms"`
+	Lane       string    `json:"lane"`
+	Attempt    int       `json:"attempt"`
+	Name       string    `json:"name"`
+	Payload    string    `json:"payload"`
+}
+
+// deliveries reads what workers have printed so far.
+func deliveries(paths ...string) (map[string][]delivery, error) {
+	all := make(map[string][]delivery)
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			var d delivery
+			if err := json.Unmarshal(s.Bytes(), &d); err != nil {
+				return nil, fmt.Errorf("%s: %q: %w", path, s.Text(), err)
+			}
+			all[d.ID] = append(all[d.ID], d)
+		}
+	}
+	return all, nil
+}
+
+// account is the sum of a run.
+type account struct {
+	submitted, delivered, cancelled, tooLate, moved, twice int
+	duplicates                                             int // explained ones
+	held                                                   int // rows that explain one
+	late                                                   []time.Duration
+	breaches                                               []string
+}
+
+// missing returns the orders that are to be delivered and were not yet.
+func (l *ledger) missing(got map[string][]delivery) (ids []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, o := range l.orders {
+		if !o.cancelled && !o.tooLate && len(got[id]) == 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// settle compares what callers were told with what arrived. held are the
+// triggers that a killed or frozen process had acquired: each may come twice.
+func (l *ledger) settle(got map[string][]delivery, held map[string]bool) *account {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := &account{submitted: len(l.orders), held: len(held), breaches: slices.Clone(l.faults)}
+	breach := func(o *order, format string, args ...any) {
+		a.breaches = append(a.breaches, fmt.Sprintf("%s: %s: %+v, arrived %+v", o.id, fmt.Sprintf(format, args...), *o, got[o.id]))
+	}
+	for id, o := range l.orders {
+		arrived := got[id]
+		a.moved += btoi(o.moved)
+		a.twice += btoi(o.twice)
+		a.cancelled += btoi(o.cancelled)
+		a.tooLate += btoi(o.tooLate)
+		switch n := len(arrived); {
+		case o.cancelled && n > 0:
+			breach(o, "cancelled and delivered")
+		case n == 0 && !o.cancelled && !o.tooLate:
+			breach(o, "lost")
+		case n > 2, n == 2 && !held[id]:
+			breach(o, "delivered %d times, and nothing explains it", n)
+		case n == 2:
+			a.duplicates++
+		}
+		if len(arrived) > 0 {
+			a.delivered++
+		}
+		for i, d := range arrived {
+			if i == 0 {
+				a.late = append(a.late, time.Duration(d.LatenessMs)*time.Millisecond)
+			}
+			switch {
+			case d.LatenessMs < 0:
+				breach(o, "early")
+			case !d.Due.Equal(o.due):
+				breach(o, "delivered for another due time")
+			case d.Payload != o.payload || d.Name != "order" || d.Lane != o.lane().String():
+				breach(o, "not what was submitted")
+			case d.Attempt != 1:
+				breach(o, "received again without a fault of the worker")
+			}
+		}
+	}
+	for id := range got {
+		if l.orders[id] == nil {
+			a.breaches = append(a.breaches, "delivered and never submitted: "+id)
+		}
+	}
+	slices.Sort(a.late)
+	return a
+}
+
+func (a *account) quantile(q float64) time.Duration {
+	if len(a.late) == 0 {
+		return 0
+	}
+	return a.late[int(q*float64(len(a.late)-1))]
+}
+
+// String is the account in one line.
+func (a *account) String() string {
+	return fmt.Sprintf("submitted %d (%d twice), delivered %d, cancelled %d (%d too late), moved %d, lost and early and cancelled-but-delivered %d, "+
+		"duplicates %d of %d rows held at the fault; lateness p50 %s p99 %s max %s",
+		a.submitted, a.twice, a.delivered, a.cancelled, a.tooLate, a.moved, len(a.breaches),
+		a.duplicates, a.held, a.quantile(.5), a.quantile(.99), a.quantile(1))
+}
+
+// broken describes the first breaches.
+func (a *account) broken() string {
+	n := len(a.breaches)
+	return fmt.Sprintf("%d breaches:\n%s", n, strings.Join(a.breaches[:min(n, 20)], "\n"))
+}
