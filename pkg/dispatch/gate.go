@@ -99,28 +99,45 @@ type Gate struct {
 	mu           sync.Mutex
 	svc          registry.Service
 	known        bool
-	lookedUp     time.Time // local
+	lookingUp    bool      // by one caller; the others go by what is known
+	stale        time.Time // local: when to look it up again
 	unknownSince time.Time // local; zero while known or never looked up
 	lookupErr    error
 	limiter      *rate.Limiter // nil: no limit
 	breakers     [len(trigger.Lanes)]breaker
 }
 
+// A registry that hangs must not hold up whoever reads for other services.
+const (
+	lookupTimeout = time.Second
+	lookupPause   = 5 * time.Second // after a failure
+)
+
 // Refresh looks the service up again if what is known is old. Failures other
 // than "unknown" keep what was known.
 func (g *Gate) Refresh(ctx context.Context) {
-	now := g.o.Clock.Local()
+	local := g.o.Clock.Local()
 	g.mu.Lock()
-	age := now.Sub(g.lookedUp)
-	fresh := !g.lookedUp.IsZero() && age >= 0 && age < g.o.Refresh
+	wait := g.stale.Sub(local)
+	fresh := g.lookingUp || wait > 0 && wait <= max(g.o.Refresh, lookupPause)
+	if !fresh {
+		g.lookingUp = true
+	}
 	g.mu.Unlock()
 	if fresh {
 		return
 	}
-	svc, err := g.o.Services.Lookup(ctx, g.name)
+	lctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	svc, err := g.o.Services.Lookup(lctx, g.name)
+	cancel()
+	now := g.o.Clock.Local()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lookedUp = now
+	g.lookingUp = false
+	if ctx.Err() != nil {
+		return // the caller ended: it says nothing about the service
+	}
+	g.stale = now.Add(g.o.Refresh)
 	switch {
 	case err == nil:
 		g.svc, g.known, g.lookupErr, g.unknownSince = svc, true, nil, time.Time{}
@@ -132,6 +149,7 @@ func (g *Gate) Refresh(ctx context.Context) {
 			g.o.Log.Warn("service is not in the registry: its triggers are parked", "service", g.name)
 		}
 	default:
+		g.stale = now.Add(max(g.o.Refresh, lookupPause))
 		if !g.known {
 			g.lookupErr = err
 		}
@@ -169,7 +187,7 @@ func (g *Gate) Verdict(lane trigger.Lane) (Verdict, string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case !g.unknownSince.IsZero() && now.Sub(g.unknownSince) >= g.o.UnknownFor:
+	case !g.unknownSince.IsZero() && now.Sub(g.unknownSince) >= g.o.UnknownFor && errors.Is(g.lookupErr, registry.ErrUnknown):
 		return Condemned, fmt.Sprintf("service %s has not been in the registry for %s", g.name, g.o.UnknownFor)
 	case !g.known && g.lookupErr == nil:
 		return Parked, "service has not been looked up yet"

@@ -99,7 +99,13 @@ func (q *sendQueue) roll(sec int64) {
 // run waits for claims to fall due and sends them, until there are none.
 func (q *sendQueue) run() {
 	for {
+		// The slot comes first: what is cut is sent at once, so that nothing
+		// overtakes a batch that failed, and batches fill while all slots are busy.
+		q.slots <- struct{}{}
 		batch, wait, done := q.cut()
+		if batch == nil {
+			<-q.slots
+		}
 		switch {
 		case done:
 			return
@@ -108,7 +114,6 @@ func (q *sendQueue) run() {
 				q.d.release(c)
 			}
 		case batch != nil:
-			q.slots <- struct{}{}
 			go func() {
 				q.send(batch)
 				<-q.slots
