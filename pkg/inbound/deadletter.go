@@ -107,8 +107,8 @@ func (d *DeadLetter) Redrive() (queue.Message, error) {
 	}
 	m := queue.Message{Body: body}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal([]byte(body), &fields) != nil {
-		return m, nil // as it is
+	if !json.Valid([]byte(body)) || json.Unmarshal([]byte(body), &fields) != nil {
+		return m, nil //nolint:nilerr // what is no submission goes back as it is.
 	}
 	base := d.Sent
 	var submitted string
@@ -145,14 +145,13 @@ func faults(err error) []DeadLetterFault {
 		if len(out) >= maxFaults {
 			return
 		}
-		if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the tree is walked by hand.
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			for _, e := range joined.Unwrap() {
 				walk(e)
 			}
 			return
 		}
-		var field *trigger.FieldError
-		if errors.As(err, &field) {
+		if field, ok := errors.AsType[*trigger.FieldError](err); ok {
 			out = append(out, DeadLetterFault{Field: clip(field.Field, maxFault), Msg: clip(field.Msg, maxFault)})
 			return
 		}

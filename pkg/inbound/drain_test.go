@@ -7,10 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/myosin-jobs/myosin/pkg/client"
+	"github.com/myosin-jobs/myosin/pkg/clock"
 	"github.com/myosin-jobs/myosin/pkg/inbound"
+	"github.com/myosin-jobs/myosin/pkg/lifecycle/lifecycletest"
 	"github.com/myosin-jobs/myosin/pkg/membership"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/queue/memqueue"
@@ -127,7 +130,7 @@ func TestCancelBeforeDrainIsNeverDelivered(t *testing.T) {
 		// The old time of a job that was moved away is no different.
 		moved := w.schedule("payments", client.In(10*time.Minute))
 		w.faults(nil, nil)
-		p = w.start("i2", nil)
+		w.start("i2", nil)
 		time.Sleep(2 * time.Minute)
 		next, err := table.Reschedule(t.Context(), handle(t, moved), time.Now().Add(time.Hour))
 		require.NoError(t, err)
@@ -386,5 +389,20 @@ func TestStoppingAtOnceIsClean(t *testing.T) {
 			cancel()
 			require.NoError(t, p.stop())
 		}
+	})
+}
+
+func TestRunKeepsTheContractOfLongLivedParts(t *testing.T) {
+	lifecycletest.Check(t, func() lifecycletest.Runner {
+		w := newWorld(t)
+		for range 50 {
+			w.later("payments", 0)
+		}
+		in, err := inbound.New(inbound.Options{
+			Store: w.table, Queue: w.queues, Services: lookup{w.services}, Members: alone(),
+			Clock: clock.Trusted(nil), Owner: "o", URLs: w.urls, Registerer: prometheus.NewPedanticRegistry(),
+		})
+		require.NoError(t, err)
+		return in.Run
 	})
 }

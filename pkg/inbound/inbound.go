@@ -238,7 +238,7 @@ func (in *Inbound) Run(ctx context.Context) error {
 	loops.Go(func() { in.epochs.run(ctx) })
 	loops.Go(func() { in.follow(ctx) })
 	for _, l := range in.lanes {
-		l.working = working
+		l.begin(working)
 		for range in.o.Pollers {
 			loops.Go(func() { l.poll(ctx) })
 		}

@@ -98,6 +98,9 @@ func newLane(in *Inbound, id trigger.Lane, writes *rate.Limiter, d *dispatch.Dis
 	return l, errors.Join(errs[:]...)
 }
 
+// begin says in which context work in hand is done.
+func (l *lane) begin(working context.Context) { l.working = working }
+
 // rate is this process's part of what the fleet may drain, in submissions per
 // second; 0: no limit. What could not be written is not received either.
 func (l *lane) rate(members int) float64 {
@@ -151,8 +154,7 @@ func (l *lane) pollOnce(ctx context.Context) (int, error) {
 	}
 	// Tokens come first: what is received must not wait for them, invisible.
 	took := l.tokens.take(ctx, want)
-	if took == 0 || ctx.Err() != nil {
-		l.tokens.done(took, 0)
+	if took == 0 {
 		l.hold.release(want, 0)
 		return 0, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,8 +131,8 @@ func (w *world) service(name string, change func(*registry.Service)) {
 }
 
 func (w *world) stop() {
-	for i := len(w.stops) - 1; i >= 0; i-- {
-		w.stops[i]()
+	for _, stop := range slices.Backward(w.stops) {
+		stop()
 	}
 	w.stops = nil
 }
