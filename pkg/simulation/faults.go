@@ -133,8 +133,8 @@ func (w *world) hits(f *fault, what string) bool {
 	}
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[0:], w.seed)
-	binary.LittleEndian.PutUint64(b[8:], uint64(f.n))                          //nolint:gosec // small.
-	binary.LittleEndian.PutUint64(b[16:], uint64(since/(20*time.Millisecond))) //nolint:gosec // positive.
+	binary.LittleEndian.PutUint64(b[8:], uint64(f.n))
+	binary.LittleEndian.PutUint64(b[16:], uint64(since/(20*time.Millisecond)))
 	h := xxhash.New()
 	_, _ = h.Write(b[:])
 	_, _ = h.WriteString(what)

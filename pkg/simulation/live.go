@@ -21,12 +21,10 @@ import (
 func (w *world) live() {
 	var all sync.WaitGroup
 	begin := func(at time.Duration, f func()) {
-		all.Add(1)
-		go func() {
-			defer all.Done()
+		all.Go(func() {
 			time.Sleep(at)
 			f()
-		}()
+		})
 	}
 	for i := range w.o.Triggers {
 		p := w.planTrigger(i)
@@ -140,26 +138,20 @@ func (w *world) submit(p planned) {
 		j.dues[p.due.UnixMilli()] = true
 	})
 	if p.again > 0 {
-		steps.Add(1)
-		go func() {
-			defer steps.Done()
+		steps.Go(func() {
 			time.Sleep(p.again)
 			w.submitOnce(p, !p.oldCount)
-		}()
+		})
 	}
 	handle = w.submitOnce(p, p.oldCount)
 	if handle != "" && p.move >= 0 {
-		steps.Add(1)
-		go func() {
-			defer steps.Done()
+		steps.Go(func() {
 			time.Sleep(p.move)
 			w.move(p, handle)
-		}()
+		})
 	}
 	if handle != "" && p.cancel >= 0 {
-		steps.Add(1)
-		go func() {
-			defer steps.Done()
+		steps.Go(func() {
 			time.Sleep(p.cancel)
 			c, err := w.caller(p.id, w.count(p.oldCount))
 			if err != nil {
@@ -170,7 +162,7 @@ func (w *world) submit(p planned) {
 			w.audit.event(id, "cancel begins")
 			res, err := c.Cancel(ctx, handle)
 			w.audit.took(id, res, err)
-		}()
+		})
 	}
 	steps.Wait()
 }

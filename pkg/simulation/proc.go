@@ -79,7 +79,7 @@ func (p *process) still() error {
 
 // call wraps one call of the process: it may be frozen before and after, and
 // learns the table's time from the answer.
-func call[T any](p *process, ctx context.Context, f func(ctx context.Context) T, dead func(error) T) T {
+func call[T any](ctx context.Context, p *process, f func(ctx context.Context) T, dead func(error) T) T {
 	if err := p.still(); err != nil {
 		return dead(err)
 	}
@@ -115,7 +115,7 @@ func failed(err error) store.Result { return store.Result{Err: err} }
 
 // Write implements store.Store.
 func (t table) Write(ctx context.Context, ops []store.Op) []store.Result {
-	return call(t.p, ctx, func(ctx context.Context) []store.Result { return t.inner.Write(ctx, ops) }, func(err error) []store.Result {
+	return call(ctx, t.p, func(ctx context.Context) []store.Result { return t.inner.Write(ctx, ops) }, func(err error) []store.Result {
 		rs := make([]store.Result, len(ops))
 		for i := range rs {
 			rs[i].Err = err
@@ -126,19 +126,19 @@ func (t table) Write(ctx context.Context, ops []store.Op) []store.Result {
 
 // Range implements store.Store.
 func (t table) Range(ctx context.Context, r store.Range) (store.Page, error) {
-	a := call(t.p, ctx, func(ctx context.Context) (a answer[store.Page]) { a.v, a.err = t.inner.Range(ctx, r); return a }, killed[store.Page])
+	a := call(ctx, t.p, func(ctx context.Context) (a answer[store.Page]) { a.v, a.err = t.inner.Range(ctx, r); return a }, killed[store.Page])
 	return a.v, a.err
 }
 
 // Get implements store.Store.
 func (t table) Get(ctx context.Context, k trigger.Key) (*store.Row, error) {
-	a := call(t.p, ctx, func(ctx context.Context) (a answer[*store.Row]) { a.v, a.err = t.inner.Get(ctx, k); return a }, killed[*store.Row])
+	a := call(ctx, t.p, func(ctx context.Context) (a answer[*store.Row]) { a.v, a.err = t.inner.Get(ctx, k); return a }, killed[*store.Row])
 	return a.v, a.err
 }
 
 // Cancel implements store.Store.
 func (t table) Cancel(ctx context.Context, k trigger.Key, from, to trigger.State, x time.Time) store.Result {
-	return call(t.p, ctx, func(ctx context.Context) store.Result { return t.inner.Cancel(ctx, k, from, to, x) }, failed)
+	return call(ctx, t.p, func(ctx context.Context) store.Result { return t.inner.Cancel(ctx, k, from, to, x) }, failed)
 }
 
 // PutTombstone implements store.Store.
@@ -147,30 +147,30 @@ func (t table) PutTombstone(ctx context.Context, h trigger.Handle, s trigger.Sta
 		at time.Time
 		r  store.Result
 	}
-	a := call(t.p, ctx, func(ctx context.Context) (a put) { a.at, a.r = t.inner.PutTombstone(ctx, h, s, x); return a },
+	a := call(ctx, t.p, func(ctx context.Context) (a put) { a.at, a.r = t.inner.PutTombstone(ctx, h, s, x); return a },
 		func(err error) put { return put{r: failed(err)} })
 	return a.at, a.r
 }
 
 // SetState implements store.Store.
 func (t table) SetState(ctx context.Context, k trigger.Key, from, to trigger.State, x time.Time) store.Result {
-	return call(t.p, ctx, func(ctx context.Context) store.Result { return t.inner.SetState(ctx, k, from, to, x) }, failed)
+	return call(ctx, t.p, func(ctx context.Context) store.Result { return t.inner.SetState(ctx, k, from, to, x) }, failed)
 }
 
 // Bury implements store.Store.
 func (t table) Bury(ctx context.Context, k trigger.Key, from trigger.State, reason string, x time.Time) store.Result {
-	return call(t.p, ctx, func(ctx context.Context) store.Result { return t.inner.Bury(ctx, k, from, reason, x) }, failed)
+	return call(ctx, t.p, func(ctx context.Context) store.Result { return t.inner.Bury(ctx, k, from, reason, x) }, failed)
 }
 
 // Move implements store.Store.
 func (t table) Move(ctx context.Context, old trigger.Key, from trigger.State, next *store.Row, x time.Time) store.MoveResult {
-	return call(t.p, ctx, func(ctx context.Context) store.MoveResult { return t.inner.Move(ctx, old, from, next, x) },
+	return call(ctx, t.p, func(ctx context.Context) store.MoveResult { return t.inner.Move(ctx, old, from, next, x) },
 		func(err error) store.MoveResult { return store.MoveResult{Err: err} })
 }
 
 // Dead implements store.Store.
 func (t table) Dead(ctx context.Context, service string, after *trigger.Key, limit int) (store.Page, error) {
-	a := call(t.p, ctx, func(ctx context.Context) (a answer[store.Page]) {
+	a := call(ctx, t.p, func(ctx context.Context) (a answer[store.Page]) {
 		a.v, a.err = t.inner.Dead(ctx, service, after, limit)
 		return a
 	}, killed[store.Page])
@@ -179,13 +179,13 @@ func (t table) Dead(ctx context.Context, service string, after *trigger.Key, lim
 
 // Epochs implements store.Store.
 func (t table) Epochs(ctx context.Context) (trigger.Epochs, error) {
-	a := call(t.p, ctx, func(ctx context.Context) (a answer[trigger.Epochs]) { a.v, a.err = t.inner.Epochs(ctx); return a }, killed[trigger.Epochs])
+	a := call(ctx, t.p, func(ctx context.Context) (a answer[trigger.Epochs]) { a.v, a.err = t.inner.Epochs(ctx); return a }, killed[trigger.Epochs])
 	return a.v, a.err
 }
 
 // SetEpochs implements store.Store.
 func (t table) SetEpochs(ctx context.Context, old, next trigger.Epochs) error {
-	return call(t.p, ctx, func(ctx context.Context) error { return t.inner.SetEpochs(ctx, old, next) }, func(err error) error { return err })
+	return call(ctx, t.p, func(ctx context.Context) error { return t.inner.SetEpochs(ctx, old, next) }, func(err error) error { return err })
 }
 
 // queues are the queues as one process reaches them.
@@ -194,7 +194,7 @@ type queues struct{ p *process }
 // SendBatch implements queue.Sender.
 func (q queues) SendBatch(ctx context.Context, url string, msgs []queue.Message) []error {
 	q.p.w.audit.sending(q.p, msgs)
-	return call(q.p, ctx, func(ctx context.Context) []error {
+	return call(ctx, q.p, func(ctx context.Context) []error {
 		q.p.w.audit.sending(q.p, msgs) // again: it may have been frozen in between
 		return q.p.w.queues.SendBatch(ctx, url, msgs)
 	}, every(len(msgs)))
@@ -213,7 +213,7 @@ func every(n int) func(error) []error {
 // Receive implements queue.Receiver. What a killed process was handed stays
 // invisible for its visibility timeout.
 func (q queues) Receive(ctx context.Context, url string, o queue.ReceiveOptions) ([]queue.Received, error) {
-	a := call(q.p, ctx, func(ctx context.Context) (a answer[[]queue.Received]) {
+	a := call(ctx, q.p, func(ctx context.Context) (a answer[[]queue.Received]) {
 		a.v, a.err = q.p.w.queues.Receive(ctx, url, o)
 		return a
 	}, killed[[]queue.Received])
@@ -222,10 +222,10 @@ func (q queues) Receive(ctx context.Context, url string, o queue.ReceiveOptions)
 
 // Delete implements queue.Receiver.
 func (q queues) Delete(ctx context.Context, url string, receipts []string) []error {
-	return call(q.p, ctx, func(ctx context.Context) []error { return q.p.w.queues.Delete(ctx, url, receipts) }, every(len(receipts)))
+	return call(ctx, q.p, func(ctx context.Context) []error { return q.p.w.queues.Delete(ctx, url, receipts) }, every(len(receipts)))
 }
 
 // ChangeVisibility implements queue.Receiver.
 func (q queues) ChangeVisibility(ctx context.Context, url string, entries []queue.Visibility) []error {
-	return call(q.p, ctx, func(ctx context.Context) []error { return q.p.w.queues.ChangeVisibility(ctx, url, entries) }, every(len(entries)))
+	return call(ctx, q.p, func(ctx context.Context) []error { return q.p.w.queues.ChangeVisibility(ctx, url, entries) }, every(len(entries)))
 }

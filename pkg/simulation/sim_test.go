@@ -38,7 +38,7 @@ func TestSeeds(t *testing.T) {
 			t.Run(strconv.Itoa(seed), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					breaches, r, err := simulation.Run(uint64(seed), simulation.Options{}) //nolint:gosec // positive.
+					breaches, r, err := simulation.Run(uint64(seed), simulation.Options{})
 					require.NoError(t, err)
 					mu.Lock()
 					defer mu.Unlock()

@@ -111,7 +111,7 @@ func TestWave(t *testing.T) {
 			for !until() {
 				time.Sleep(100 * time.Millisecond)
 				runtime.ReadMemStats(&after)
-				if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 512<<20 { //nolint:gosec // below 2^63.
+				if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 512<<20 {
 					t.Errorf("memory grew by %d MiB", grown>>20)
 					break
 				}

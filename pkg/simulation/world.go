@@ -95,7 +95,7 @@ var serviceNames = []string{"plain", "limited", "ordered", "fragile", "busy"}
 func Run(seed uint64, o Options) ([]string, Report, error) {
 	o.setDefaults()
 	w := &world{
-		o: o, seed: seed, rand: rand.New(rand.NewPCG(seed, 0x6d796f73696e)), //nolint:gosec // a seed is the point.
+		o: o, seed: seed, rand: rand.New(rand.NewPCG(seed, 0x6d796f73696e)),
 		start: time.Now(), urls: make(map[string]string), workers: make(map[string]*process),
 	}
 	w.audit = newAudit(w)

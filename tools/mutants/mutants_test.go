@@ -90,7 +90,7 @@ func run(t *testing.T, root string, m mutation) (out []byte, failed bool) {
 	require.NoError(t, os.WriteFile(file, overlay, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-vet=off", "-count=1", "-failfast", "-timeout=200s", "-overlay", file}, m.suite...)...) //nolint:gosec // the list above.
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-vet=off", "-count=1", "-failfast", "-timeout=200s", "-overlay", file}, m.suite...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "MYOSIN_SIM_SEEDS=60", "MYOSIN_SIM_FIRST=1", "MYOSIN_MUTANTS=")
 	out, err = cmd.CombinedOutput()
