@@ -1,0 +1,101 @@
+// Command bench measures what the platform does on this machine: lateness,
+// requests, writes and CPU. See bench --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/myosin-jobs/myosin/pkg/settings"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/core"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/engine"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
+)
+
+const usage = `bench measures what the platform does on this machine.
+
+  bench core     submit at a rate, deliver, and account for every job
+  bench help     this text; bench <command> --help lists its flags
+
+Progress goes to standard error, the result to standard output. The exit code is
+0 if every job arrived once and not early, 1 if not, 2 for wrong flags.
+`
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	command := ""
+	if len(args) > 0 {
+		command, args = args[0], args[1:]
+	}
+	switch command {
+	case engine.Command:
+		return status(engine.Serve(os.Stdin, os.Stdout))
+	case "core":
+	case "help", "--help", "-h":
+		_, _ = io.WriteString(os.Stdout, usage)
+		return 0
+	default:
+		_, _ = io.WriteString(os.Stderr, usage)
+		return 2
+	}
+	var o core.Options
+	set := settings.New("bench core", "the core path under load, over the embedded engine in a process of its own")
+	o.Bind(set)
+	lead := set.String("lead-time", "", "10s..20s", "how far ahead jobs are due, evenly spread")
+	asJSON := set.Bool("json", "", false, "print one flat JSON object instead of a table")
+	err := set.Parse(args, func(string) (string, bool) { return "", false }, os.Stdout)
+	if errors.Is(err, settings.ErrHelp) {
+		return 0
+	}
+	var bad error
+	o.Lead, bad = core.ParseSpan(*lead)
+	if err := errors.Join(err, bad, o.Validate()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	// The first signal ends the run in good order, the second at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return status(measure(ctx, o, *asJSON))
+}
+
+// measure runs the core path and prints the report, also of a run that failed.
+func measure(ctx context.Context, o core.Options, asJSON bool) (err error) {
+	// Whatever profile or endpoint the shell names, the load goes to the engine.
+	if err := engine.Isolate(); err != nil {
+		return err
+	}
+	e, err := engine.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	o.Endpoint, o.EngineCPU, o.Progress = e.URL(), e.CPU, os.Stderr
+	facts := host.Look(ctx)
+	facts.Engine = engine.Describe() + ", in a process of its own, without standalone's front"
+	report, err := core.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	report.Host = facts
+	write := report.WriteText
+	if asJSON {
+		write = report.WriteJSON
+	}
+	return errors.Join(write(os.Stdout), report.Failure())
+}
+
+func status(err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
