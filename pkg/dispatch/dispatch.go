@@ -205,6 +205,19 @@ func (d *Dispatcher) Room(service string) int {
 	return q.room()
 }
 
+// Unsent is how many claims of a service wait to be sent or are being sent.
+func (d *Dispatcher) Unsent(service string) int {
+	d.mu.Lock()
+	q := d.services[service]
+	d.mu.Unlock()
+	if q == nil {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.unsent
+}
+
 // Open is the number of claims that have not ended.
 func (d *Dispatcher) Open() int {
 	d.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/myosin-jobs/myosin/pkg/dispatch"
+	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/store"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
@@ -39,13 +40,13 @@ type lane struct {
 
 	mu        sync.Mutex
 	parts     map[int]*ownedPart
-	count     int       // partitions of the lane, all owners
 	acquiring int       // rows in acquiring batches
 	pause     time.Time // local: no acquiring before, the table throttles
 	pauses    int
 
-	// Read while a partition's mutex is held, so they are no part of mu.
+	// Read while a partition's or a gate's mutex is held, so they are no part of mu.
 	sharers atomic.Int64 // partitions owned
+	count   atomic.Int64 // partitions of the lane, all owners
 	nextDue atomic.Int64 // due time of the first row that acquiring waits for
 
 	reading sync.WaitGroup // partition goroutines
@@ -65,7 +66,7 @@ func (l *lane) own(ctx context.Context, ids []int, count int) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.count = count
+	l.count.Store(int64(count))
 	l.sharers.Store(int64(len(ids)))
 	for id, p := range l.parts {
 		if !want[id] {
@@ -90,11 +91,7 @@ func (l *lane) own(ctx context.Context, ids []int, count int) {
 }
 
 // owned is how many partitions are owned, and of how many.
-func (l *lane) owned() (own, of int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.parts), l.count
-}
+func (l *lane) owned() (own, of int) { return int(l.sharers.Load()), int(l.count.Load()) }
 
 // share is the memory one partition may hold, in bytes.
 func (l *lane) share() int {
@@ -177,7 +174,8 @@ func (l *lane) acquireDue(ctx context.Context) time.Duration {
 			return o.Tick // woken when claims end
 		}
 		now := o.Clock.Now()
-		got, evicted, wait := l.pending.take(acquireBatch, now.Add(o.Lead), now, l.allow)
+		allow := func(service string, want int) grant { return l.allow(service, want, room) }
+		got, evicted, wait := l.pending.take(acquireBatch, now.Add(o.Lead), now, allow)
 		for _, it := range evicted {
 			it.part.parkItem(it)
 		}
@@ -202,8 +200,10 @@ func (l *lane) inAcquire() int {
 	return l.acquiring
 }
 
-// allow says how many rows of a service may be acquired now.
-func (l *lane) allow(service string, want int) grant {
+// allow says how many rows of a service may be acquired now, of room for all. A
+// service may have as much acquired and unsent as it leaves free to others, so
+// that no number of slow ones takes all of it.
+func (l *lane) allow(service string, want, room int) grant {
 	gate := l.gates.For(service)
 	switch v, _ := gate.Verdict(l.id); v {
 	case dispatch.Parked:
@@ -211,7 +211,8 @@ func (l *lane) allow(service string, want int) grant {
 	case dispatch.Condemned:
 		return grant{n: want}
 	}
-	n := gate.Take(l.id, min(want, l.d.Room(service)))
+	fair := max(room/2, queue.MaxBatch) - l.d.Unsent(service)
+	n := gate.Take(l.id, min(want, l.d.Room(service), fair))
 	if n <= 0 {
 		return grant{after: max(gate.NextToken(), acquireLinger)}
 	}
@@ -264,6 +265,7 @@ func (l *lane) acquire(ctx context.Context, items []*item) {
 			}
 			if errors.Is(r.Err, store.ErrThrottled) {
 				throttled = true
+				l.gates.For(items[i].row.Service).Return(l.id, 1)
 				items[i].part.again(items[i], items[i].row.State)
 				continue
 			}
@@ -276,6 +278,7 @@ func (l *lane) acquire(ctx context.Context, items []*item) {
 		}
 		if ctx.Err() != nil || try == acquireTries-1 || o.Clock.Now().Sub(at) > acquireGive {
 			for _, it := range items {
+				l.gates.For(it.row.Service).Return(l.id, 1)
 				it.part.lost(it, true)
 			}
 			return

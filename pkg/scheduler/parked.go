@@ -68,7 +68,7 @@ func (p *part) takeParked(ctx context.Context, service string, page store.Page, 
 			ok := *left != 0 && p.l.admits(ctx, service)
 			p.mu.Lock()
 			known := p.known(key)
-			if !known && (!ok || p.track(key, row) == noRoom) {
+			if !known && (!ok || p.crowded(row) || p.track(key, row) == noRoom) {
 				p.advance(service, read, after)
 				p.mu.Unlock()
 				return false, true

@@ -31,7 +31,8 @@ type part struct {
 	gone    bool // no longer owned: nothing is admitted
 	tracked map[trigger.Key]*item
 	bytes   int
-	blocked bool // a read waits for room
+	held    map[string]int // bytes by service
+	blocked bool           // a read waits for room
 	// recent holds keys finished lately, in two generations: an eventually
 	// consistent read may still show them waiting.
 	recent, older map[trigger.Key]struct{}
@@ -48,8 +49,8 @@ type part struct {
 	failures  int
 	firstSeen map[trigger.Key]seen
 
-	lastPass time.Time // end of the last full pass, local; under mu
-	complete bool      // a first full pass has ended; under mu
+	progress time.Time // last page of a pass, or end of a wait for room, local; under mu
+	complete bool      // a first pass has ended, or filled the memory; under mu
 }
 
 // pass is one reading of everything from the floor to the look-ahead.
@@ -79,8 +80,8 @@ func newPart(l *lane, id int) *part {
 	now := l.s.o.Clock.Local()
 	return &part{
 		l: l, id: id, wake: make(chan struct{}, 1),
-		tracked: make(map[trigger.Key]*item), recent: make(map[trigger.Key]struct{}),
-		parked: make(map[string]*parkedRange), lowered: -1, turned: now, lastPass: now,
+		tracked: make(map[trigger.Key]*item), held: make(map[string]int), recent: make(map[trigger.Key]struct{}),
+		parked: make(map[string]*parkedRange), lowered: -1, turned: now, progress: now,
 		firstSeen: make(map[trigger.Key]seen),
 	}
 }
@@ -113,6 +114,7 @@ func (p *part) poke() {
 func (p *part) step(ctx context.Context) time.Duration {
 	var wait time.Duration
 	var err error
+	p.turn()
 	if p.isBlocked() {
 		wait = p.l.s.o.Tick // woken earlier when there is room
 	} else if wait, err = p.stepPass(ctx); err == nil {
@@ -140,6 +142,16 @@ func (p *part) step(ctx context.Context) time.Duration {
 		p.l.s.o.Log.Warn("partition cannot be read", "lane", p.l.id.String(), "partition", p.id, "failures", p.failures, "error", err)
 	}
 	return jitter(min(errorPause<<min(p.failures-1, 8), errorMost))
+}
+
+// turn forgets what was finished long enough ago, however long a pass takes.
+func (p *part) turn() {
+	local := p.l.s.o.Clock.Local()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if local.Sub(p.turned) > recentFor {
+		p.older, p.recent, p.turned = p.recent, make(map[trigger.Key]struct{}), local
+	}
 }
 
 // isBlocked reports whether reading waits for room in the partition's share.
@@ -174,6 +186,9 @@ func (p *part) stepPass(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 		p.pass.pages++
+		p.mu.Lock()
+		p.progress = o.Clock.Local()
+		p.mu.Unlock()
 		full := p.takePage(ctx, page.Rows)
 		if full != nil {
 			p.pass.after = full.after
@@ -227,10 +242,7 @@ func (p *part) endPass() time.Duration {
 	if p.lowered >= 0 && p.lowered < p.floor {
 		p.floor = p.lowered
 	}
-	p.complete, p.lastPass = true, local
-	if local.Sub(p.turned) > recentFor {
-		p.older, p.recent, p.turned = p.recent, make(map[trigger.Key]struct{}), local
-	}
+	p.complete = true
 	p.mu.Unlock()
 	interval := o.Tick
 	if p.pass.found == 0 {
@@ -272,7 +284,7 @@ func (p *part) admit(ctx context.Context, key trigger.Key, row *store.Row) admis
 	if p.known(key) {
 		return skipped
 	}
-	if r := p.parked[row.Service]; r != nil || !open {
+	if r := p.parked[row.Service]; r != nil || !open || p.crowded(row) {
 		p.park(key, row.Service)
 		return parked
 	}
@@ -295,15 +307,23 @@ func (p *part) known(key trigger.Key) bool {
 	return ok
 }
 
+// crowded reports whether a row's service holds as much of the partition's
+// share as it would leave free to others. Called with mu held.
+func (p *part) crowded(row *store.Row) bool {
+	held := p.held[row.Service]
+	return held > 0 && held+row.Size() > p.l.share()-p.bytes
+}
+
 // track puts a row in line, if there is room. Called with mu held.
 func (p *part) track(key trigger.Key, row *store.Row) admission {
 	it := &item{key: key, row: *row, part: p, size: row.Size()}
 	if p.bytes > 0 && p.bytes+it.size > p.l.share() {
-		p.blocked = true
+		p.blocked, p.complete = true, true
 		return noRoom
 	}
 	p.tracked[key] = it
 	p.bytes += it.size
+	p.held[row.Service] += it.size
 	p.l.pending.push(it)
 	p.l.poke(key)
 	return admitted
@@ -343,9 +363,18 @@ func (p *part) untrack(it *item) {
 	}
 	delete(p.tracked, it.key)
 	p.bytes -= it.size
-	if p.blocked && p.bytes < p.l.share()/2 {
-		p.blocked = false
+	service := it.row.Service
+	held := p.held[service] - it.size
+	if p.held[service] = held; held <= 0 {
+		delete(p.held, service)
+	}
+	share := p.l.share()
+	switch {
+	case p.blocked && p.bytes < share/2:
+		p.blocked, p.progress = false, p.l.s.o.Clock.Local()
 		p.poke()
+	case p.parked[service] != nil && held <= share/8:
+		p.poke() // its cursor may go on
 	}
 }
 

@@ -153,6 +153,7 @@ type Scheduler struct {
 	epochs  trigger.Epochs
 	view    membership.View
 	stopped bool
+	settled bool // every partition was read once: those taken over later do not make it unready
 }
 
 // New returns a scheduler, or the joined errors of its options.
@@ -324,7 +325,7 @@ func (s *Scheduler) Owned() map[trigger.Lane][]int {
 // membership, or partitions that have not been read for long. nil if it may.
 func (s *Scheduler) Ready() error {
 	s.mu.Lock()
-	stopped, epochs, view := s.stopped, s.epochs, s.view
+	stopped, epochs, view, settled := s.stopped, s.epochs, s.view, s.settled
 	s.mu.Unlock()
 	switch {
 	case stopped:
@@ -335,6 +336,7 @@ func (s *Scheduler) Ready() error {
 		return errors.New("scheduler: not a member yet")
 	}
 	errs := []error{s.o.Clock.Ready()}
+	firsts := 0
 	local := s.o.Clock.Local()
 	for _, l := range s.lanes {
 		first, late := 0, 0
@@ -344,21 +346,27 @@ func (s *Scheduler) Ready() error {
 			if !p.complete && !p.blocked {
 				first++
 			}
-			if !p.blocked && local.Sub(p.lastPass) > readyLate {
+			if !p.blocked && local.Sub(p.progress) > readyLate {
 				late++
 			}
 			p.mu.Unlock()
 		}
 		l.mu.Unlock()
-		if first > 0 {
+		firsts += first
+		if first > 0 && !settled {
 			errs = append(errs, fmt.Errorf("scheduler: %d %s partitions not read to the end yet", first, l.id))
 		} else if late > 0 {
 			errs = append(errs, fmt.Errorf("scheduler: %d %s partitions not read for over %s", late, l.id, readyLate))
 		}
 	}
+	if firsts == 0 {
+		s.mu.Lock()
+		s.settled = true
+		s.mu.Unlock()
+	}
 	return errors.Join(errs...)
 }
 
-// readyLate is the age of a partition's last full pass above which the process
-// is not ready.
+// readyLate is the time without a page read of a partition above which the
+// process is not ready.
 const readyLate = 30 * time.Second
