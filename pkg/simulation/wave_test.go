@@ -2,9 +2,11 @@ package simulation_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,9 +77,45 @@ func fill(t *testing.T, table *memstore.Store, n, partitions int, due time.Time)
 	}
 }
 
-// TestWave: MYOSIN_WAVE triggers (default 50,000) fall due in one second, and
-// schedulers that were down come back to it (case 9). The table and the queue
-// answer after 5 and 10 ms.
+// mortal is the table and the queue as a process sees them that is killed at
+// some moment: from then on nothing of it arrives anywhere.
+type mortal struct {
+	*memstore.Store
+	out  *sink
+	dead atomic.Bool
+}
+
+var errDead = errors.New("the process is dead")
+
+func (m *mortal) Write(ctx context.Context, ops []store.Op) []store.Result {
+	if !m.dead.Load() {
+		if r := m.Store.Write(ctx, ops); !m.dead.Load() {
+			return r
+		}
+	}
+	r := make([]store.Result, len(ops))
+	for i := range r {
+		r[i].Err = errDead
+	}
+	return r
+}
+
+func (m *mortal) SendBatch(ctx context.Context, url string, msgs []queue.Message) []error {
+	if !m.dead.Load() {
+		if errs := m.out.SendBatch(ctx, url, msgs); !m.dead.Load() {
+			return errs
+		}
+	}
+	errs := make([]error, len(msgs))
+	for i := range errs {
+		errs[i] = errDead
+	}
+	return errs
+}
+
+// TestWave: MYOSIN_WAVE triggers (default 50,000), overdue by an hour, when the
+// schedulers come back; the first is killed half-way (case 9). The table and
+// the queue answer after 5 and 10 ms.
 func TestWave(t *testing.T) {
 	n := env(t, "MYOSIN_WAVE", 50_000)
 	synctest.Test(t, func(t *testing.T) {
@@ -100,9 +138,10 @@ func TestWave(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		run := func(owner string, view membership.View, until func() bool) {
+		run := func(owner string, view membership.View, kill bool, until func() bool) {
+			m := &mortal{Store: table, out: out}
 			s, err := scheduler.New(scheduler.Options{
-				Store: table, Sender: out, Services: lookups{services}, Members: membership.NewManual(view), Clock: clock.Trusted(nil), Owner: owner,
+				Store: m, Sender: m, Services: lookups{services}, Members: membership.NewManual(view), Clock: clock.Trusted(nil), Owner: owner,
 			})
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -116,17 +155,30 @@ func TestWave(t *testing.T) {
 					break
 				}
 			}
+			m.dead.Store(kill)
 			cancel()
-			require.NoError(t, <-done)
+			if err := <-done; !kill {
+				require.NoError(t, err)
+			}
 		}
 		one := membership.View{Self: "a", Members: []string{"a"}}
-		run("first", one, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return len(out.seen) > n/2 })
-		run("second", one, func() bool { return table.Len() == 0 || time.Since(start) > time.Hour })
+		run("first", one, true, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return len(out.seen) > n/2 })
+		unfinished := 0 // sent by the first and not completed: what a kill may cost
+		for _, r := range table.Rows() {
+			if out.seen[r.ID] > 0 {
+				unfinished++
+			}
+		}
+		run("second", one, false, func() bool { return table.Len() == 0 || time.Since(start) > time.Hour })
 		require.Zero(t, table.Len())
 		require.Len(t, out.seen, n)
-		for id, times := range out.seen {
-			require.Equal(t, 1, times, id)
+		twice := 0
+		for _, times := range out.seen {
+			require.LessOrEqual(t, times, 2)
+			twice += times - 1
 		}
+		require.LessOrEqual(t, twice, unfinished)
+		t.Logf("%d triggers; the kill cost %d duplicates of at most %d", n, twice, unfinished)
 		require.LessOrEqual(t, quantile(out.late[trigger.Urgent], .99)-time.Hour, 5*time.Second)
 		for _, lane := range trigger.Lanes {
 			t.Logf("%s: %d triggers, late beyond the hour of the stop: p50 %s p99 %s max %s", lane, len(out.late[lane]),
