@@ -259,7 +259,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		wait := c.o.Refresh
 		if _, err := c.Refresh(ctx); err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // it was cut short by the stop itself.
 			}
 			c.o.Log.WarnContext(ctx, "service registry cannot be read, going on with what is known",
 				telemetry.KeyError, err, "age", c.Age())

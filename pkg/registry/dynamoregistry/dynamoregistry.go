@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -127,7 +128,11 @@ func (r *Registry) Put(ctx context.Context, svc registry.Service) error {
 	if err := svc.Validate(); err != nil {
 		return fmt.Errorf("put service %q: %w", svc.Name, err)
 	}
-	if err := r.update(ctx, svc.Name, encode(&svc), ""); err != nil {
+	if len(svc.Senders) == 0 {
+		svc.Senders = nil
+	}
+	svc.Updated = r.o.Now()
+	if err := r.update(ctx, svc.Name, item(svc), ""); err != nil {
 		return fmt.Errorf("put service %q: %w", svc.Name, err)
 	}
 	return nil
@@ -138,8 +143,7 @@ func (r *Registry) Put(ctx context.Context, svc registry.Service) error {
 // State before: the item exists. State after: only paused and updated changed.
 // The loser, whose item is gone, gets [registry.ErrUnknown].
 func (r *Registry) SetPaused(ctx context.Context, name string, paused bool) error {
-	set := attributes{attrPaused: &types.AttributeValueMemberBOOL{Value: paused}}
-	if err := r.update(ctx, name, set, exists); err != nil {
+	if err := r.update(ctx, name, change{Paused: &paused, Updated: r.o.Now()}, exists); err != nil {
 		return fmt.Errorf("pause service %q: %w", name, err)
 	}
 	return nil
@@ -150,7 +154,7 @@ func (r *Registry) SetRate(ctx context.Context, name string, rate float64) error
 	if err := registry.ValidRate(rate); err != nil {
 		return fmt.Errorf("set rate of service %q: %w", name, err)
 	}
-	if err := r.update(ctx, name, attributes{attrRate: number(rate)}, exists); err != nil {
+	if err := r.update(ctx, name, change{Rate: &rate, Updated: r.o.Now()}, exists); err != nil {
 		return fmt.Errorf("set rate of service %q: %w", name, err)
 	}
 	return nil
@@ -175,30 +179,31 @@ func (r *Registry) Delete(ctx context.Context, name string) error {
 // what is missing.
 const exists = "attribute_exists(#name)"
 
-// update sets attributes, and removes those that are nil, in one UpdateItem. An
-// empty condition creates the item where there is none.
-func (r *Registry) update(ctx context.Context, name string, set attributes, condition string) error {
-	set[attrUpdated] = millis(r.o.Now())
+// update writes the attributes of an item or a change, and removes those that
+// are empty, in one UpdateItem. An empty condition creates the item where there
+// is none.
+func (r *Registry) update(ctx context.Context, name string, v any, condition string) error {
+	set, err := encode(v)
+	if err != nil {
+		return err
+	}
+	delete(set, attrName)
 	in := &dynamodb.UpdateItemInput{
 		TableName: &r.o.Table, Key: key(name),
 		ExpressionAttributeNames:  map[string]string{},
-		ExpressionAttributeValues: map[string]types.AttributeValue{},
+		ExpressionAttributeValues: attributes{},
 	}
 	var sets, removes []string
-	for _, attr := range known {
-		v, ok := set[attr]
-		if !ok {
-			continue
-		}
+	for _, attr := range slices.Sorted(maps.Keys(set)) {
 		in.ExpressionAttributeNames["#"+attr] = attr
-		if v == nil {
+		if _, empty := set[attr].(*types.AttributeValueMemberNULL); empty {
 			removes = append(removes, "#"+attr)
 			continue
 		}
-		in.ExpressionAttributeValues[":"+attr] = v
+		in.ExpressionAttributeValues[":"+attr] = set[attr]
 		sets = append(sets, "#"+attr+" = :"+attr)
 	}
-	expr := "SET " + strings.Join(sets, ", ")
+	expr := "SET " + strings.Join(sets, ", ") // there is always a time
 	if len(removes) > 0 {
 		expr += " REMOVE " + strings.Join(removes, ", ")
 	}
@@ -207,14 +212,13 @@ func (r *Registry) update(ctx context.Context, name string, set attributes, cond
 		in.ConditionExpression = &condition
 		in.ExpressionAttributeNames["#name"] = attrName
 	}
-	_, err := r.o.Client.UpdateItem(ctx, in)
+	_, err = r.o.Client.UpdateItem(ctx, in)
 	return unknown(err)
 }
 
 // unknown turns a failed condition, always [exists], into ErrUnknown.
 func unknown(err error) error {
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
+	if _, failed := errors.AsType[*types.ConditionalCheckFailedException](err); failed {
 		return registry.ErrUnknown
 	}
 	return err

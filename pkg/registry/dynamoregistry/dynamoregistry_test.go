@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,11 +20,10 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/registry/dynamoregistry"
 	"github.com/myosin-jobs/myosin/pkg/registry/registrytest"
+	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
-var tables atomic.Int64
-
-// table is a fresh table on the emulator, and its raw HTTP door: the items that
+// table is a fresh table on an engine, and its raw HTTP door: the items that
 // Terraform writes go through that, untouched by this package's encoder.
 type table struct {
 	*dynamoregistry.Registry
@@ -38,15 +36,20 @@ func open(t *testing.T) *table {
 	t.Helper()
 	srv := kumo.NewServer()
 	t.Cleanup(srv.Close)
+	return openAt(t, srv.URL)
+}
+
+func openAt(t *testing.T, url string) *table {
+	t.Helper()
 	client := dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(srv.URL),
+		Region: "us-east-1", BaseEndpoint: aws.String(url),
 		Credentials: credentials.NewStaticCredentialsProvider("any", "any", ""),
 	})
-	name := dynamoregistry.TableName(fmt.Sprintf("dynamoregistry%d", tables.Add(1)))
+	name := dynamoregistry.TableName("dynamoregistry-" + trigger.NewID().String())
 	require.NoError(t, dynamoregistry.CreateTable(t.Context(), client, name))
 	reg, err := dynamoregistry.New(dynamoregistry.Options{Client: client, Table: name})
 	require.NoError(t, err)
-	return &table{Registry: reg, client: client, url: srv.URL, name: name}
+	return &table{Registry: reg, client: client, url: url, name: name}
 }
 
 // call makes one DynamoDB request with JSON as it stands on the wire.
@@ -125,10 +128,14 @@ func TestTheLeastItemIsAServiceWithoutLimits(t *testing.T) {
 func TestAttributesOfOthersSurviveEveryWrite(t *testing.T) {
 	tb := open(t)
 	tb.putRaw(t, `{"name":{"S":"email"},"queue_url":{"S":"http://localhost:4566/0/email"},"rate":{"N":"1"},
-		"senders":{"L":[{"S":"x"}]},"terraform_module":{"S":"v3"},"future":{"M":{"a":{"N":"1"}}}}`)
+		"senders":{"L":[{"S":"x"}]},"terraform_module":{"S":"v3"},"Paused":{"S":"by hand"},"future":{"M":{"a":{"N":"1"}}}}`)
 	require.NoError(t, tb.SetPaused(t.Context(), "email", true))
 	require.NoError(t, tb.SetRate(t.Context(), "email", 1_000_000))
-	require.NoError(t, tb.Put(t.Context(), registry.Service{Name: "email", QueueURL: "http://localhost:4566/0/other", Rate: 1_000_000}))
+	require.NoError(t, tb.Put(t.Context(), registry.Service{Name: "email", QueueURL: "http://localhost:4566/0/other", Rate: 1_000_000, Senders: []string{}}))
+	got, err := tb.Get(t.Context(), "email")
+	require.NoError(t, err)
+	require.False(t, got.Paused)
+	require.Nil(t, got.Senders)
 	var item map[string]any
 	require.NoError(t, json.Unmarshal([]byte(tb.getRaw(t, "email")), &item))
 	delete(item, "updated")
@@ -139,6 +146,7 @@ func TestAttributesOfOthersSurviveEveryWrite(t *testing.T) {
 		"fifo":             map[string]any{"BOOL": false},
 		"paused":           map[string]any{"BOOL": false},
 		"terraform_module": map[string]any{"S": "v3"},
+		"Paused":           map[string]any{"S": "by hand"},
 		"future":           map[string]any{"M": map[string]any{"a": map[string]any{"N": "1"}}},
 	}, item)
 }

@@ -3,195 +3,107 @@ package dynamoregistry
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/myosin-jobs/myosin/pkg/registry"
 )
 
-// Names of the item's attributes; testdata/item.v1.json shows their types.
+// Names of attributes that code asks for; the tags of item have them all, and
+// testdata/item.v1.json their types.
 const (
-	attrName           = "name" // key
-	attrQueueURL       = "queue_url"
-	attrUrgentQueueURL = "urgent_queue_url"
-	attrDLQURL         = "dlq_url"
-	attrRate           = "rate"
-	attrFIFO           = "fifo"
-	attrSenders        = "senders"
-	attrOwner          = "owner"
-	attrAlert          = "alert"
-	attrPaused         = "paused"
-	attrUpdated        = "updated"
+	attrName    = "name" // key
+	attrSenders = "senders"
 )
 
-// known lists every attribute but the key, in the order they are written.
-var known = [...]string{
-	attrQueueURL, attrUrgentQueueURL, attrDLQURL, attrRate, attrFIFO,
-	attrSenders, attrOwner, attrAlert, attrPaused, attrUpdated,
+// item is a [registry.Service] as it lies in the table: the two convert into
+// each other, so a field that one lacks does not compile. What is nullempty is
+// left out where it is empty.
+type item struct {
+	Name           string    `dynamodbav:"name"`
+	QueueURL       string    `dynamodbav:"queue_url,nullempty"`
+	UrgentQueueURL string    `dynamodbav:"urgent_queue_url,nullempty"`
+	DLQURL         string    `dynamodbav:"dlq_url,nullempty"`
+	Rate           float64   `dynamodbav:"rate"`
+	FIFO           bool      `dynamodbav:"fifo"`
+	Senders        []string  `dynamodbav:"senders,nullempty"`
+	Owner          string    `dynamodbav:"owner,nullempty"`
+	Alert          string    `dynamodbav:"alert,nullempty"`
+	Paused         bool      `dynamodbav:"paused"`
+	Updated        time.Time `dynamodbav:"updated"`
 }
 
-// attributes are an item without its key; nil stands for "not there".
-type attributes map[string]types.AttributeValue
-
-func key(name string) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{attrName: &types.AttributeValueMemberS{Value: name}}
+// change is the part of an item that an operator changes; nil: left alone.
+type change struct {
+	Rate    *float64  `dynamodbav:"rate,omitempty"`
+	Paused  *bool     `dynamodbav:"paused,omitempty"`
+	Updated time.Time `dynamodbav:"updated"`
 }
 
-func text(s string) types.AttributeValue {
-	if s == "" {
-		return nil
-	}
-	return &types.AttributeValueMemberS{Value: s}
+type attributes = map[string]types.AttributeValue
+
+func key(name string) attributes {
+	return attributes{attrName: &types.AttributeValueMemberS{Value: name}}
 }
 
-func number(f float64) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: strconv.FormatFloat(f, 'f', -1, 64)}
-}
-
-func millis(t time.Time) types.AttributeValue {
-	return &types.AttributeValueMemberN{Value: strconv.FormatInt(t.UnixMilli(), 10)}
-}
-
-// encode returns the attributes of a service, all but the key and the time.
-func encode(s *registry.Service) attributes {
-	a := attributes{
-		attrQueueURL:       text(s.QueueURL),
-		attrUrgentQueueURL: text(s.UrgentQueueURL),
-		attrDLQURL:         text(s.DLQURL),
-		attrRate:           number(s.Rate),
-		attrFIFO:           &types.AttributeValueMemberBOOL{Value: s.FIFO},
-		attrSenders:        nil,
-		attrOwner:          text(s.Owner),
-		attrAlert:          text(s.Alert),
-		attrPaused:         &types.AttributeValueMemberBOOL{Value: s.Paused},
-	}
-	if len(s.Senders) > 0 {
-		l := &types.AttributeValueMemberL{}
-		for _, sender := range s.Senders {
-			l.Value = append(l.Value, &types.AttributeValueMemberS{Value: sender})
+// encode returns the attributes of an item or a change. NULL stands for one
+// that is to be removed. Times are an N of epoch milliseconds.
+func encode(v any) (attributes, error) {
+	return attributevalue.MarshalMapWithOptions(v, func(o *attributevalue.EncoderOptions) {
+		o.EncodeTime = func(t time.Time) (types.AttributeValue, error) {
+			return attributevalue.Marshal(t.UnixMilli())
 		}
-		a[attrSenders] = l
-	}
-	return a
+	})
 }
 
-// decode reads an item and validates it. Absent attributes and NULL are empty,
-// unknown ones are passed over. Beside an error the service has only its name.
-func decode(item map[string]types.AttributeValue) (registry.Service, error) {
-	d := decoder{item: item}
-	s := registry.Service{
-		Name:           d.text(attrName),
-		QueueURL:       d.text(attrQueueURL),
-		UrgentQueueURL: d.text(attrUrgentQueueURL),
-		DLQURL:         d.text(attrDLQURL),
-		Rate:           d.number(attrRate),
-		FIFO:           d.flag(attrFIFO),
-		Senders:        d.list(attrSenders),
-		Owner:          d.text(attrOwner),
-		Alert:          d.text(attrAlert),
-		Paused:         d.flag(attrPaused),
-		Updated:        d.time(attrUpdated),
-	}
-	err := errors.Join(d.errs...)
-	if err == nil {
-		err = s.Validate()
-	}
+// decode reads an item and validates it; the error names every attribute at
+// fault. Absent attributes and NULL are empty, unknown ones are passed over.
+// Times may be an S of RFC 3339 too, senders an SS. Beside an error the service
+// has only its name.
+func decode(in attributes) (registry.Service, error) {
+	known, err := encode(item{})
 	if err != nil {
-		return registry.Service{Name: s.Name}, err
+		return registry.Service{}, err
 	}
-	return s, nil
-}
-
-type decoder struct {
-	item map[string]types.AttributeValue
-	errs []error
-}
-
-func (d *decoder) wrong(attr, want string) {
-	d.errs = append(d.errs, fmt.Errorf("%s: %T; want %s", attr, d.item[attr], want))
-}
-
-func (d *decoder) text(attr string) string {
-	switch v := d.item[attr].(type) {
-	case nil, *types.AttributeValueMemberNULL:
-	case *types.AttributeValueMemberS:
-		return v.Value
-	default:
-		d.wrong(attr, "S")
-	}
-	return ""
-}
-
-func (d *decoder) flag(attr string) bool {
-	switch v := d.item[attr].(type) {
-	case nil, *types.AttributeValueMemberNULL:
-	case *types.AttributeValueMemberBOOL:
-		return v.Value
-	default:
-		d.wrong(attr, "BOOL")
-	}
-	return false
-}
-
-func (d *decoder) number(attr string) float64 {
-	switch v := d.item[attr].(type) {
-	case nil, *types.AttributeValueMemberNULL:
-	case *types.AttributeValueMemberN:
-		f, err := strconv.ParseFloat(v.Value, 64)
-		if err != nil {
-			d.errs = append(d.errs, fmt.Errorf("%s: %w", attr, err))
+	var it item
+	var errs []error
+	// One by one: the whole would stop at the first fault without naming it, and
+	// take attributes of others that differ from ours in case alone.
+	for _, attr := range slices.Sorted(maps.Keys(known)) {
+		if err := attributevalue.UnmarshalMapWithOptions(attributes{attr: in[attr]}, &it, readTimes); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", attr, err))
 		}
-		return f
-	default:
-		d.wrong(attr, "N")
 	}
-	return 0
-}
-
-// list reads an L of S, or an SS. A set has no order of its own: it is sorted.
-func (d *decoder) list(attr string) []string {
-	switch v := d.item[attr].(type) {
-	case nil, *types.AttributeValueMemberNULL:
+	switch v := in[attrSenders].(type) {
 	case *types.AttributeValueMemberSS:
-		return slices.Sorted(slices.Values(v.Value))
+		slices.Sort(it.Senders) // a set has no order of its own
 	case *types.AttributeValueMemberL:
-		var out []string
 		for i, e := range v.Value {
-			s, ok := e.(*types.AttributeValueMemberS)
-			if !ok {
-				d.errs = append(d.errs, fmt.Errorf("%s[%d]: %T; want S", attr, i, e))
-				continue
+			// A number would be taken for text, and an account would lose its zeros.
+			if _, ok := e.(*types.AttributeValueMemberS); !ok {
+				errs = append(errs, fmt.Errorf("%s[%d]: %T; want S", attrSenders, i, e))
 			}
-			out = append(out, s.Value)
 		}
-		return out
-	default:
-		d.wrong(attr, "L of S, or SS")
 	}
-	return nil
+	svc := registry.Service(it)
+	if err := errors.Join(append(errs, svc.Validate())...); err != nil {
+		return registry.Service{Name: svc.Name}, err
+	}
+	return svc, nil
 }
 
-// time reads an N of epoch milliseconds or an S of RFC 3339.
-func (d *decoder) time(attr string) time.Time {
-	switch v := d.item[attr].(type) {
-	case nil, *types.AttributeValueMemberNULL:
-	case *types.AttributeValueMemberN:
-		ms, err := strconv.ParseInt(v.Value, 10, 64)
-		if err == nil {
-			return time.UnixMilli(ms).UTC()
-		}
-		d.errs = append(d.errs, fmt.Errorf("%s: %w", attr, err))
-	case *types.AttributeValueMemberS:
-		t, err := time.Parse(time.RFC3339, v.Value)
-		if err == nil {
-			return t.UTC()
-		}
-		d.errs = append(d.errs, fmt.Errorf("%s: %w", attr, err))
-	default:
-		d.wrong(attr, "N of epoch milliseconds, or S of RFC 3339")
+func readTimes(o *attributevalue.DecoderOptions) {
+	o.DecodeTime.N = func(s string) (time.Time, error) {
+		ms, err := strconv.ParseInt(s, 10, 64)
+		return time.UnixMilli(ms).UTC(), err
 	}
-	return time.Time{}
+	o.DecodeTime.S = func(s string) (time.Time, error) {
+		t, err := time.Parse(time.RFC3339, s)
+		return t.UTC(), err
+	}
 }

@@ -3,7 +3,6 @@ package registrytest
 
 import (
 	"context"
-	"errors"
 	"math"
 	"testing"
 	"time"
@@ -116,7 +115,7 @@ func Source(t *testing.T, open func(t *testing.T) registry.Source) {
 		defer cancel()
 		_, err := src.Get(ctx, "payments")
 		require.Error(t, err)
-		require.False(t, errors.Is(err, registry.ErrUnknown))
+		require.NotErrorIs(t, err, registry.ErrUnknown)
 		_, err = src.List(ctx)
 		require.Error(t, err)
 		require.Error(t, src.Put(ctx, Full("payments")))
