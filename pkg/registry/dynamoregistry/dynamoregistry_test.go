@@ -85,6 +85,15 @@ func TestDynamoPassesTheSuite(t *testing.T) {
 	registrytest.Source(t, func(t *testing.T) registry.Source { return open(t) })
 }
 
+// TestSuiteOnMinistack is part of `make e2e`, which fails if it did not run.
+func TestSuiteOnMinistack(t *testing.T) {
+	url := os.Getenv("MYOSIN_MINISTACK_URL")
+	if url == "" {
+		t.Skip("MYOSIN_MINISTACK_URL is not set: `make e2e` runs this on ministack")
+	}
+	registrytest.Source(t, func(t *testing.T) registry.Source { return openAt(t, url) })
+}
+
 func golden(t *testing.T) (item string, svc registry.Service) {
 	t.Helper()
 	b, err := os.ReadFile("testdata/item.v1.json")
