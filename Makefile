@@ -11,7 +11,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## the platform in one process on 127.0.0.1:8080, AWS endpoint on :4566 (ARGS=--help shows the flags)
-	go run ./services/standalone $(ARGS)
+	@go build -o bin/standalone ./services/standalone && exec bin/standalone $(ARGS)
 
 test: ## every test that needs nothing but Go
 	go test -timeout 5m ./...
