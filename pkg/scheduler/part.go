@@ -16,7 +16,8 @@ const (
 	recentFor   = 10 * time.Second
 	errorPause  = 200 * time.Millisecond // after a failed read; doubles
 	errorMost   = 10 * time.Second
-	partMinimum = 256 << 10 // bytes a partition may always hold
+	roundRows   = pagesAStep * pageRows // rows a service without a limit may take in a round of the parked
+	partMinimum = 256 << 10             // bytes a partition may always hold
 )
 
 // part is one partition while this process owns it. Its goroutine alone reads
@@ -46,34 +47,16 @@ type part struct {
 	// Of the goroutine alone.
 	pass      pass
 	sweep     sweep
-	failures  int
+	failures  int       // of passes in a row
+	aside     int       // of everything else in a row
+	asideTill time.Time // local: nothing but passes before
 	firstSeen map[trigger.Key]seen
+	round     map[string]int // rows each parked service may still take in this round
+	roundMore bool           // of a service whose turn ended, not its rows
+	cheapHead bool           // little lies below the floor: passes read it along
 
 	progress time.Time // last page of a pass, or end of a wait for room, local; under mu
 	complete bool      // a first pass has ended, or filled the memory; under mu
-}
-
-// pass is one reading of everything from the floor to the look-ahead.
-type pass struct {
-	active  bool
-	from    int64
-	to      int64
-	after   *trigger.Key
-	started time.Time // local
-	floor   int64     // the next floor, if nothing lowers it
-	pages   int
-	found   int
-	next    time.Time // when the next one starts, local
-	idle    time.Duration
-}
-
-// parkedRange is where a service's rows were skipped: from behind after (or
-// from lo) up to hi. The service's cursor reads it again when it may send.
-type parkedRange struct {
-	lo, hi  trigger.Key
-	after   *trigger.Key
-	changes int // every extension counts, so that a reader notices
-	lowered int // those downwards
 }
 
 func newPart(l *lane, id int) *part {
@@ -82,7 +65,7 @@ func newPart(l *lane, id int) *part {
 		l: l, id: id, wake: make(chan struct{}, 1),
 		tracked: make(map[trigger.Key]*item), held: make(map[string]int), recent: make(map[trigger.Key]struct{}),
 		parked: make(map[string]*parkedRange), lowered: -1, turned: now, progress: now,
-		firstSeen: make(map[trigger.Key]seen),
+		firstSeen: make(map[trigger.Key]seen), round: make(map[string]int),
 	}
 }
 
@@ -112,36 +95,56 @@ func (p *part) poke() {
 // step does one turn of each kind of reading and says how long to wait for the
 // next.
 func (p *part) step(ctx context.Context) time.Duration {
-	var wait time.Duration
-	var err error
 	p.turn()
-	if p.isBlocked() {
-		wait = p.l.s.o.Tick // woken earlier when there is room
-	} else if wait, err = p.stepPass(ctx); err == nil {
-		var more bool
-		if more, err = p.stepParked(ctx); more {
+	blocked := p.isBlocked()
+	wait := p.l.s.o.Tick // blocked: woken earlier when there is room
+	if !blocked {
+		var err error
+		if wait, err = p.stepPass(ctx); err != nil {
+			return p.failed(ctx, &p.failures, err)
+		}
+		p.failures = 0
+	}
+	// What fails from here on must not slow passes down.
+	local := p.l.s.o.Clock.Local()
+	if pause := p.asideTill.Sub(local); pause > 0 && pause <= 2*errorMost {
+		return min(wait, pause)
+	}
+	if !blocked {
+		more, err := p.stepParked(ctx)
+		if err != nil {
+			return min(wait, p.setAside(ctx, err))
+		}
+		if more {
 			wait = 0
 		}
 	}
-	if err == nil {
-		var next time.Duration
-		if next, err = p.stepSweep(ctx); next < wait {
-			wait = next
-		}
+	next, err := p.stepSweep(ctx)
+	if err != nil {
+		return min(wait, p.setAside(ctx, err))
 	}
-	if err == nil {
-		p.failures = 0
-		return wait
-	}
+	p.aside = 0
+	return min(wait, next)
+}
+
+// setAside lets everything but passes rest after a failure.
+func (p *part) setAside(ctx context.Context, err error) time.Duration {
+	pause := p.failed(ctx, &p.aside, err)
+	p.asideTill = p.l.s.o.Clock.Local().Add(pause)
+	return pause
+}
+
+// failed counts a failure in a row and says how long to rest.
+func (p *part) failed(ctx context.Context, row *int, err error) time.Duration {
 	if ctx.Err() != nil {
 		return time.Hour
 	}
-	p.failures++
+	*row++
 	p.l.s.metrics.readError(p.l.id)
-	if p.failures == 1 || p.failures%20 == 0 {
-		p.l.s.o.Log.Warn("partition cannot be read", "lane", p.l.id.String(), "partition", p.id, "failures", p.failures, "error", err)
+	if *row == 1 || *row%20 == 0 {
+		p.l.s.o.Log.Warn("partition cannot be read", "lane", p.l.id.String(), "partition", p.id, "failures", *row, "error", err)
 	}
-	return jitter(min(errorPause<<min(p.failures-1, 8), errorMost))
+	return jitter(min(errorPause<<min(*row-1, 8), errorMost))
 }
 
 // turn forgets what was finished long enough ago, however long a pass takes.
@@ -159,106 +162,6 @@ func (p *part) isBlocked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.blocked
-}
-
-// stepPass reads pages of the pass under way, or starts one if it is time.
-func (p *part) stepPass(ctx context.Context) (time.Duration, error) {
-	o := &p.l.s.o
-	local := o.Clock.Local()
-	if !p.pass.active {
-		if w := p.pass.next.Sub(local); w > 0 && w <= o.IdleTick {
-			return w, nil
-		}
-		now := o.Clock.Now()
-		p.mu.Lock()
-		p.lowered = -1
-		p.pass = pass{
-			active: true, from: p.floor, to: now.Add(o.LookAhead).UnixMilli(), started: local,
-			floor: now.Add(-o.FloorMargin).UnixMilli(), idle: p.pass.idle,
-		}
-		p.mu.Unlock()
-	}
-	for range pagesAStep {
-		page, err := o.Store.Range(ctx, store.Range{
-			Lane: p.l.id, Partition: p.id, From: p.pass.from, To: p.pass.to, After: p.pass.after, Limit: pageRows,
-		})
-		if err != nil {
-			return 0, err
-		}
-		p.pass.pages++
-		p.mu.Lock()
-		p.progress = o.Clock.Local()
-		p.mu.Unlock()
-		full := p.takePage(ctx, page.Rows)
-		if full != nil {
-			p.pass.after = full.after
-			return o.Tick, nil // blocked: woken when there is room
-		}
-		if page.Next == nil {
-			return p.endPass(), nil
-		}
-		p.pass.after = page.Next
-	}
-	return 0, nil
-}
-
-// stopped says where a page was left because the partition's share is full.
-type stopped struct{ after *trigger.Key }
-
-// takePage admits the rows of a page. When there is no room it returns where
-// to go on.
-func (p *part) takePage(ctx context.Context, rows []store.Row) *stopped {
-	stale := make([]store.Op, 0, 4)
-	last := p.pass.after
-	for i := range rows {
-		row := &rows[i]
-		key := p.keyOf(row)
-		switch {
-		case row.State.Waiting():
-			switch p.admit(ctx, key, row) {
-			case admitted, parked:
-				p.pass.found++
-			case noRoom:
-				p.recover(ctx, stale)
-				return &stopped{after: last}
-			case skipped:
-			}
-		case row.State.Kind() == trigger.Acquired:
-			stale = p.staleOp(stale, key, row.State)
-		}
-		last = &key
-	}
-	p.recover(ctx, stale)
-	return nil
-}
-
-// endPass moves the floor up and decides when to read again: a tick after the
-// last start, later while nothing is found, and later where a pass reads much.
-func (p *part) endPass() time.Duration {
-	o := &p.l.s.o
-	local := o.Clock.Local()
-	p.mu.Lock()
-	p.floor = p.pass.floor
-	if p.lowered >= 0 && p.lowered < p.floor {
-		p.floor = p.lowered
-	}
-	p.complete = true
-	p.mu.Unlock()
-	interval := o.Tick
-	if p.pass.found == 0 {
-		p.pass.idle = min(max(2*p.pass.idle, o.Tick), o.IdleTick)
-		interval = p.pass.idle
-	} else {
-		p.pass.idle = 0
-	}
-	took := local.Sub(p.pass.started)
-	if p.pass.pages > 2 {
-		interval = max(interval, min(2*took, o.LookAhead/2))
-	}
-	p.l.s.metrics.pass(p.l.id, took, p.pass.pages)
-	p.pass.active, p.pass.after = false, nil
-	p.pass.next = p.pass.started.Add(interval)
-	return max(p.pass.next.Sub(local), 0)
 }
 
 // keyOf is the row's key as it was read: the partition is this one, whatever

@@ -31,6 +31,12 @@ func (m *measured) SendBatch(ctx context.Context, url string, msgs []queue.Messa
 		}
 		return errs
 	}
+	if strings.HasSuffix(url, "/missing") {
+		for i := range errs {
+			errs[i] = queue.ErrMissing
+		}
+		return errs
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.taken == nil {
@@ -46,4 +52,11 @@ func (m *measured) SendBatch(ctx context.Context, url string, msgs []queue.Messa
 		m.worst[url] = max(m.worst[url], time.Since(t.Due))
 	}
 	return errs
+}
+
+// of tells how many messages a queue took, and how late the latest was.
+func (m *measured) of(url string) (taken int, worst time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.taken[url], m.worst[url]
 }

@@ -18,6 +18,7 @@ type sweep struct {
 	after  *trigger.Key
 	next   time.Time // local
 	pages  int
+	rows   int
 }
 
 // seen remembers an acquired row whose own time cannot be used, and since when.
@@ -27,9 +28,17 @@ type seen struct {
 	sweep time.Time // start of the last sweep that saw it, local
 }
 
-// quickSweep divides the interval of sweeps while the head is a page or less:
-// reading it costs next to nothing.
-const quickSweep = 6
+const (
+	// quickSweep divides the interval of sweeps while the head is a few pages or
+	// less; up to sweepPages it grows with them.
+	quickSweep = 6
+	sweepPages = 24
+	// cheapHead is the memory of the rows below the floor, and cheapRows their
+	// number, up to which every pass reads them along: it costs no read unit, and
+	// finds what is inserted long after its time within a tick.
+	cheapHead = 8 << 10
+	cheapRows = 16
+)
 
 // stepSweep reads pages of the sweep under way, or starts one if it is time. It
 // returns how long until it wants to be called again.
@@ -54,6 +63,7 @@ func (p *part) stepSweep(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 		p.sweep.pages++
+		p.sweep.rows += len(page.Rows)
 		var stale []store.Op
 		for i := range page.Rows {
 			row := &page.Rows[i]
@@ -76,9 +86,8 @@ func (p *part) stepSweep(ctx context.Context) (time.Duration, error) {
 
 func (p *part) endSweep() time.Duration {
 	every := p.l.s.o.SweepEvery
-	if p.sweep.pages <= 1 {
-		every /= quickSweep
-	}
+	every = min(max(every*time.Duration(p.sweep.pages)/sweepPages, every/quickSweep), every)
+	p.cheapHead = p.cheapHead || p.sweep.rows <= cheapRows
 	for key, s := range p.firstSeen {
 		if s.sweep.Before(p.sweep.next) { // next still holds this sweep's start
 			delete(p.firstSeen, key)

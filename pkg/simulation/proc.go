@@ -59,7 +59,9 @@ func (p *process) step(by time.Duration) {
 func (p *process) freeze(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.thaw = time.Now().Add(d)
+	if until := time.Now().Add(d); until.After(p.thaw) {
+		p.thaw = until
+	}
 }
 
 // still stands still while the process is frozen, whatever contexts say, and
