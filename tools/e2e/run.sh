@@ -10,6 +10,7 @@
 # Tests find here, besides credentials that open nothing:
 #   MYOSIN_MINISTACK_URL  AWS endpoint of a ministack of this run's own
 #   MYOSIN_AWSCLI         path of the aws command
+#   MYOSIN_E2E            set where tests are to start real processes
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -18,6 +19,8 @@ parts() {
 	part stores -run Ministack ./pkg/store/...
 	part queues -run Ministack ./pkg/queue/...
 	part registry -run Ministack ./pkg/registry/...
+	part foreign MYOSIN_E2E=1 -run Foreign ./services/standalone/e2e
+	part processes MYOSIN_E2E=1 -run Processes -parallel 2 ./services/standalone/e2e
 }
 
 scratch="$(mktemp -d)"
@@ -107,7 +110,7 @@ part() {
 	shift
 	known+=("$name")
 	if [ "${#chosen[@]}" -gt 0 ] && [[ " ${chosen[*]} " != *" $name "* ]]; then return; fi
-	while [[ "$1" =~ ^[A-Z_]+= ]]; do
+	while [[ "$1" =~ ^[A-Z_][A-Z0-9_]*= ]]; do
 		env+=("$1")
 		shift
 	done

@@ -47,10 +47,10 @@ func (f foreign) sqs(v any, args ...string) {
 
 func (f foreign) queue(name string) string {
 	f.t.Helper()
-	var answer struct{ QueueUrl string } //nolint:revive // as AWS spells it.
+	var answer struct{ QueueURL string }
 	f.sqs(&answer, "get-queue-url", "--queue-name", name)
-	require.True(f.t, strings.HasSuffix(answer.QueueUrl, "/"+name), answer.QueueUrl)
-	return answer.QueueUrl
+	require.True(f.t, strings.HasSuffix(answer.QueueURL, "/"+name), answer.QueueURL)
+	return answer.QueueURL
 }
 
 // message is a message as the aws command prints it.

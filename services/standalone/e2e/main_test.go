@@ -22,8 +22,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(envKeeper) != "" {
-		keep(os.Stdin)
+	if dir := os.Getenv(envKeeper); dir != "" {
+		keep(os.Stdin, dir)
 		return
 	}
 	os.Exit(run(m))
@@ -45,17 +45,16 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
-	if err := build(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	stop, err := startKeeper()
+	stop, err := startKeeper(dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer stop()
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	binaries = dir
 	defer stopKumo()
 	return m.Run()

@@ -21,20 +21,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keeper is told of every process that lives, and kills them should the test's
-// own process end without having done so: by a panic, a timeout or a signal.
+// keeper is told of every process that lives. It kills them should the test's
+// own process end without having done so, by a panic, a timeout or a signal, and
+// removes the programs.
 var keeper struct {
 	mu sync.Mutex
 	in io.Writer
 }
 
-func startKeeper() (stop func(), err error) {
+func startKeeper(dir string) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), envKeeper+"=1")
+	cmd.Env = append(os.Environ(), envKeeper+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the group must not end it
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -52,7 +53,7 @@ func startKeeper() (stop func(), err error) {
 
 // keep is the keeper's work: it reads "+pid" and "-pid", and at the end of its
 // input kills what is left.
-func keep(in io.Reader) {
+func keep(in io.Reader, dir string) {
 	alive := make(map[int]bool)
 	for s := bufio.NewScanner(in); s.Scan(); {
 		var sign rune
@@ -69,6 +70,7 @@ func keep(in io.Reader) {
 	for pid := range alive {
 		syscall.Kill(-pid, syscall.SIGKILL)
 	}
+	os.RemoveAll(dir)
 }
 
 func tellKeeper(sign string, pid int) {
@@ -179,7 +181,7 @@ func (p *process) sees(path, expr string, within time.Duration) string {
 	var found string
 	eventually(p.t, within, 20*time.Millisecond, p.name+" prints "+expr, func() error {
 		if !p.running() {
-			return errGivenUp{fmt.Errorf("%s: %s", p.name, p.state())}
+			return finalError{fmt.Errorf("%s: %s", p.name, p.state())}
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -215,23 +217,23 @@ func readyz(addr string) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	answer := unready{code: resp.StatusCode}
+	answer := unreadyError{code: resp.StatusCode}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return fmt.Errorf("%d: %s", resp.StatusCode, body)
 	}
 	return answer
 }
 
-// unready is an answer of /readyz other than 200.
-type unready struct {
+// unreadyError is an answer of /readyz other than 200.
+type unreadyError struct {
 	code    int
 	Failing []struct{ Check, Reason string }
 }
 
-func (u unready) Error() string { return fmt.Sprintf("%d %v", u.code, u.Failing) }
+func (u unreadyError) Error() string { return fmt.Sprintf("%d %v", u.code, u.Failing) }
 
-// errGivenUp ends an eventually before its time.
-type errGivenUp struct{ error }
+// finalError ends an eventually before its time.
+type finalError struct{ error }
 
 // eventually tries until there is no error, every so often, for so long.
 func eventually(t *testing.T, within, every time.Duration, what string, try func() error) {
@@ -244,7 +246,7 @@ func eventually(t *testing.T, within, every time.Duration, what string, try func
 		if err == nil {
 			return
 		}
-		var final errGivenUp
+		var final finalError
 		if errors.As(err, &final) || time.Now().After(end) {
 			require.NoError(t, err, "within %s: %s", within, what)
 		}

@@ -61,7 +61,7 @@ func (w *world) worker() *process {
 
 // finish waits until everything has arrived and nothing moves any more, ends the
 // processes, and demands a clean account.
-func (w *world) finish(l *ledger, worker *process, held map[string]bool, daemons ...*daemon) {
+func (w *world) finish(l *ledger, worker *process, f *fault, daemons ...*daemon) {
 	w.t.Helper()
 	const within = 90 * time.Second // a claim is recovered 60 s after it was made, by a sweep
 	eventually(w.t, within, 500*time.Millisecond, "every trigger arrives", func() error {
@@ -82,7 +82,7 @@ func (w *world) finish(l *ledger, worker *process, held map[string]bool, daemons
 	require.NoError(w.t, w.quiet())
 	got, err := deliveries(worker.out)
 	require.NoError(w.t, err)
-	a := l.settle(got, held)
+	a := l.settle(got, f)
 	w.t.Attr("account", a.String())
 	require.Empty(w.t, a.breaches, "%s\n%s", a, a.broken())
 }
@@ -112,9 +112,10 @@ func TestProcessesKilledAndRolledUnderLoadLoseNothing(t *testing.T) {
 		w.until(at(6))
 		l.burst(t.Context(), at(12))
 		w.until(at(12.01))
+		kill := &fault{at: time.Now()}
 		s[0].kill()
-		held := w.held(s[0].owner)
-		require.NotEmpty(t, held, "the kill came at a moment without claims: it shows nothing")
+		kill.held = w.held(s[0].owner)
+		require.NotEmpty(t, kill.held, "the kill came at a moment without claims: it shows nothing")
 		w.until(at(17))
 		s[0] = w.scheduler(0)
 
@@ -133,7 +134,7 @@ func TestProcessesKilledAndRolledUnderLoadLoseNothing(t *testing.T) {
 
 		l.calls.Wait()
 		t.Attr("stops", fmt.Sprintf("scheduler %s, inbound %s", took.Round(time.Millisecond), tookInbound.Round(time.Millisecond)))
-		w.finish(l, worker, held, inbound, s[0], s[1], s[2])
+		w.finish(l, worker, kill, inbound, s[0], s[1], s[2])
 	})
 }
 
@@ -157,11 +158,12 @@ func TestProcessesFrozenOwnerDropsItsStaleClaims(t *testing.T) {
 		l.burst(t.Context(), at(10))
 		w.until(at(9.97))
 		frozen := s[2]
+		freeze := &fault{at: time.Now()}
 		frozen.signal(syscall.SIGSTOP)
 		// What it had asked for may still be carried out.
 		w.until(at(10.5))
-		held := w.held(frozen.owner)
-		require.NotEmpty(t, held, "the freeze came at a moment without claims: it shows nothing")
+		freeze.held = w.held(frozen.owner)
+		require.NotEmpty(t, freeze.held, "the freeze came at a moment without claims: it shows nothing")
 
 		// Its partitions get another owner, as they would from a cluster that has
 		// given it up; and it knows nothing of that when it wakes.
@@ -177,7 +179,7 @@ func TestProcessesFrozenOwnerDropsItsStaleClaims(t *testing.T) {
 		log, err := os.ReadFile(frozen.log)
 		require.NoError(t, err)
 		dropped := strings.Count(string(log), "claim is too old to send on")
-		t.Attr("frozen", fmt.Sprintf("held %d claims, dropped %d when it woke", len(held), dropped))
-		w.finish(l, worker, held, inbound, s[0], s[1], s[2], frozen)
+		t.Attr("frozen", fmt.Sprintf("held %d claims, dropped %d when it woke", len(freeze.held), dropped))
+		w.finish(l, worker, freeze, inbound, s[0], s[1], s[2], frozen)
 	})
 }

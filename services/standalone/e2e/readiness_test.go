@@ -22,6 +22,7 @@ func TestProcessesSayThatTheyAreNotReadyWhileTheEndpointIsUnreachable(t *testing
 	require.NoError(t, err)
 	for _, program := range []string{"scheduler", "inbound"} {
 		t.Run(program, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, engine{name: "kumo", url: url})
 			g := newGate(t, strings.TrimPrefix(url, "http://"))
 			w.env = environ(g.url(), w.p.Names.Prefix)
@@ -48,7 +49,7 @@ func (d *daemon) becomesReady(within time.Duration) {
 	d.t.Helper()
 	eventually(d.t, within, 50*time.Millisecond, d.name+" is ready", func() error {
 		if !d.running() {
-			return errGivenUp{errors.New(d.state())}
+			return finalError{errors.New(d.state())}
 		}
 		return readyz(d.addr)
 	})
@@ -59,14 +60,14 @@ func (d *daemon) unready() string {
 	d.t.Helper()
 	var reason string
 	eventually(d.t, unreachable, 50*time.Millisecond, d.name+" is not ready, and says why", func() error {
-		var answer unready
+		var answer unreadyError
 		switch err := readyz(d.addr); {
 		case err == nil:
 			return errors.New("ready")
 		case !errors.As(err, &answer):
 			return err
 		case answer.code != http.StatusServiceUnavailable || len(answer.Failing) == 0 || answer.Failing[0].Reason == "":
-			return errGivenUp{fmt.Errorf("without a reason: %w", err)}
+			return finalError{fmt.Errorf("without a reason: %w", err)}
 		default:
 			reason = err.Error()
 			return nil
