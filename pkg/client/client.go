@@ -39,14 +39,22 @@ type Options struct {
 	// Services checks that a service exists before anything is sent to it, and
 	// knows its queues for Direct. nil: services are not checked, Direct fails.
 	Services Services
-	// Partitions tells the partition counts. nil: trigger.DefaultPartitions,
-	// which is right as long as the table was not made with fewer.
+	// Partitions tells the partition counts of the table, which handles and
+	// submissions hold. nil: Triggers is asked where it can tell, as HTTP and
+	// Table can.
+	//
+	// Beware: with neither, every job goes out with trigger.DefaultPartitions
+	// (64). The drain refuses a count above the table's own, so that on a table
+	// made with fewer (standalone has 4) Schedule succeeds and each job ends in
+	// the inbound dead-letter queue.
 	Partitions Partitions
-	// PartitionsFor is how long an answer of Partitions is used. Default 15 s. A
-	// new count is announced a minute before it comes into force, and an old
-	// count still finds its rows.
+	// PartitionsFor is how long an answer of Partitions is used before it is asked
+	// again. Default 15 s. A new count is announced a minute before it comes into
+	// force, and an old count still finds its rows: while Partitions is slow or
+	// fails, the last answer goes on being used. Without any, Schedule fails.
 	PartitionsFor time.Duration
 	// Triggers looks up, moves and cancels. nil: those calls give ErrNoTriggers.
+	// See Partitions for what else it may be asked.
 	Triggers Triggers
 	// AttemptTimeout bounds one attempt to send. Default 20 s; at most 25 s, since
 	// the buffer refuses a submission whose time stamp is over 30 s off.
@@ -107,6 +115,9 @@ func New(o Options) (*Client, error) {
 	}
 	if o.NewID == nil {
 		o.NewID = trigger.NewID
+	}
+	if o.Partitions == nil {
+		o.Partitions, _ = o.Triggers.(Partitions)
 	}
 	c := &Client{o: o}
 	c.epochs.source, c.epochs.keep = o.Partitions, o.PartitionsFor

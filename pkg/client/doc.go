@@ -5,6 +5,7 @@
 //		Sender:     sender,     // an sqsqueue.Queue, or any type with its SendBatch
 //		InboundURL: inboundURL, // of the queue myosin-inbound
 //		Triggers:   api,        // client.NewHTTP("https://myosin.internal", client.HTTPOptions{})
+//		                        // it tells the partition counts too; see Options.Partitions
 //	})
 //	if err != nil {
 //		return err

@@ -36,14 +36,17 @@ const (
 	maxAnswer      = 4 << 20 // a trigger with the largest payload takes about 360 KiB
 )
 
-// HTTP looks up, moves and cancels triggers through the HTTP API, which checks
-// that they are the caller's.
+// HTTP looks up, moves and cancels triggers through the HTTP API, and asks it
+// for the partition counts.
 type HTTP struct {
 	base string
 	o    HTTPOptions
 }
 
-var _ Triggers = (*HTTP)(nil)
+var (
+	_ Triggers   = (*HTTP)(nil)
+	_ Partitions = (*HTTP)(nil)
+)
 
 // NewHTTP returns an HTTP for the API at baseURL, such as "https://myosin.internal".
 func NewHTTP(baseURL string, o HTTPOptions) (*HTTP, error) {
@@ -71,7 +74,7 @@ func NewHTTP(baseURL string, o HTTPOptions) (*HTTP, error) {
 // Cancel implements [Triggers].
 func (c *HTTP) Cancel(ctx context.Context, h trigger.Handle) (CancelResult, error) {
 	var out CancelResult
-	if err := c.call(ctx, http.MethodDelete, h, nil, &out); err != nil {
+	if err := c.call(ctx, http.MethodDelete, pathOf(h), nil, &out); err != nil {
 		return CancelResult{}, fmt.Errorf("cancel %s: %w", h.ID, err)
 	}
 	return out, nil
@@ -80,7 +83,7 @@ func (c *HTTP) Cancel(ctx context.Context, h trigger.Handle) (CancelResult, erro
 // Reschedule implements [Triggers].
 func (c *HTTP) Reschedule(ctx context.Context, h trigger.Handle, due time.Time) (Scheduled, error) {
 	var out Scheduled
-	if err := c.call(ctx, http.MethodPatch, h, RescheduleBody{Due: wholeMillis(due)}, &out); err != nil {
+	if err := c.call(ctx, http.MethodPatch, pathOf(h), RescheduleBody{Due: wholeMillis(due)}, &out); err != nil {
 		return Scheduled{}, fmt.Errorf("reschedule %s: %w", h.ID, err)
 	}
 	return out, nil
@@ -89,13 +92,35 @@ func (c *HTTP) Reschedule(ctx context.Context, h trigger.Handle, due time.Time) 
 // Get implements [Triggers].
 func (c *HTTP) Get(ctx context.Context, h trigger.Handle) (TriggerView, error) {
 	var out TriggerView
-	if err := c.call(ctx, http.MethodGet, h, nil, &out); err != nil {
+	if err := c.call(ctx, http.MethodGet, pathOf(h), nil, &out); err != nil {
 		return TriggerView{}, fmt.Errorf("get %s: %w", h.ID, err)
 	}
 	return out, nil
 }
 
-func (c *HTTP) call(ctx context.Context, method string, h trigger.Handle, in, out any) error {
+// Epochs implements [Partitions].
+func (c *HTTP) Epochs(ctx context.Context) (trigger.Epochs, error) {
+	var out PartitionsView
+	err := c.call(ctx, http.MethodGet, PartitionsPath, nil, &out)
+	if errors.Is(err, ErrNotFound) { // that says nothing of a trigger here
+		err = errors.New("the API has no " + PartitionsPath + ": give Options.Partitions")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for partition counts: %w", err)
+	}
+	epochs := make(trigger.Epochs, len(out.Epochs))
+	for i, e := range out.Epochs {
+		epochs[i] = trigger.Epoch(e)
+	}
+	if err := epochs.Validate(); err != nil {
+		return nil, fmt.Errorf("ask for partition counts: answer is not understood: %w", err)
+	}
+	return epochs, nil
+}
+
+func pathOf(h trigger.Handle) string { return TriggersPath + "/" + h.String() }
+
+func (c *HTTP) call(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
 		var err error
@@ -109,7 +134,7 @@ func (c *HTTP) call(ctx context.Context, method string, h trigger.Handle, in, ou
 			return err
 		}
 		var again bool
-		if again, err = c.once(ctx, method, c.base+TriggersPath+"/"+h.String(), body, out); !again {
+		if again, err = c.once(ctx, method, c.base+path, body, out); !again {
 			return err
 		}
 	}

@@ -64,7 +64,10 @@ type Table struct {
 	tries int
 }
 
-var _ Triggers = (*Table)(nil)
+var (
+	_ Triggers   = (*Table)(nil)
+	_ Partitions = (*Table)(nil)
+)
 
 // NewTable returns a Table.
 func NewTable(o TableOptions) (*Table, error) {
@@ -104,6 +107,9 @@ func (t *Table) Get(ctx context.Context, h trigger.Handle) (TriggerView, error) 
 	}
 	return view, nil
 }
+
+// Epochs implements [Partitions].
+func (t *Table) Epochs(ctx context.Context) (trigger.Epochs, error) { return t.store.Epochs(ctx) }
 
 // found is where a trigger lies: the places it may lie at under its newest due
 // time, and the row that decides, if any.

@@ -69,6 +69,30 @@ type RescheduleBody struct {
 	Due time.Time `json:"due"`
 }
 
+// PartitionsPath answers a GET with a [PartitionsView].
+const PartitionsPath = "/v1/partitions"
+
+// PartitionsView is [trigger.Epochs] as the JSON body of the API.
+type PartitionsView struct {
+	Epochs []EpochView `json:"epochs" doc:"In the order they come into force; counts only grow"`
+}
+
+// EpochView is a partition count and the time from which senders use it; the
+// first has been in force from the beginning and has no time.
+type EpochView struct {
+	N    int       `json:"n" doc:"Partitions of each lane: what n is in a submission"`
+	From time.Time `json:"from,omitzero" doc:"From when senders use it; absent: from the beginning"`
+}
+
+// PartitionsViewOf returns the view of a table's partition counts.
+func PartitionsViewOf(epochs trigger.Epochs) PartitionsView {
+	v := PartitionsView{Epochs: make([]EpochView, len(epochs))}
+	for i, e := range epochs {
+		v.Epochs[i] = EpochView(e)
+	}
+	return v
+}
+
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 

@@ -140,7 +140,7 @@ func Server(o ServerOptions) (*telemetry.Server, error) {
 		return nil, err
 	}
 	handler, err := NewHandler(HandlerOptions{
-		Jobs: jobs, Services: p.Source, Now: p.Clock.Now, Log: o.Log, Metrics: o.Registry,
+		Jobs: jobs, Services: p.Source, Partitions: p.Store, Now: p.Clock.Now, Log: o.Log, Metrics: o.Registry,
 	})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/myosin-jobs/myosin/pkg/client"
 	"github.com/myosin-jobs/myosin/pkg/registry"
+	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
 // MaxBody bounds the body of a request, in bytes: the largest payload in
@@ -38,11 +39,17 @@ type Services interface {
 	SetRate(ctx context.Context, name string, rate float64) error
 }
 
+// Partitions reads the partition counts of the trigger table.
+type Partitions interface {
+	Epochs(ctx context.Context) (trigger.Epochs, error)
+}
+
 // HandlerOptions configure [NewHandler].
 type HandlerOptions struct {
-	// Jobs and Services do the work. Required.
-	Jobs     Jobs
-	Services Services
+	// Jobs, Services and Partitions do the work. Required.
+	Jobs       Jobs
+	Services   Services
+	Partitions Partitions
 	// Now is the clock relative due times count from. Default time.Now.
 	Now func() time.Time
 	// Log takes one line per request, and failures; never payloads. nil: none.
@@ -59,6 +66,9 @@ func (o *HandlerOptions) Validate() error {
 	}
 	if o.Services == nil {
 		errs = append(errs, errors.New("services: missing"))
+	}
+	if o.Partitions == nil {
+		errs = append(errs, errors.New("partitions: missing"))
 	}
 	return errors.Join(errs...)
 }
@@ -103,6 +113,7 @@ func NewHandler(o HandlerOptions) (http.Handler, error) {
 	})
 	a.registerTriggers(h)
 	a.registerServices(h)
+	a.registerPartitions(h)
 	doc := h.OpenAPI()
 	// Errors are described by problems alone; huma's own model is turned into one.
 	delete(doc.Components.Schemas.Map(), "ErrorModel")

@@ -32,6 +32,7 @@ type rig struct {
 	queues   *memqueue.Engine
 	services *registry.Static
 	inbound  string
+	urgent   string
 	url      string
 	http     *http.Client
 	log      *strings.Builder
@@ -49,18 +50,19 @@ func newRig(t *testing.T) *rig {
 	var err error
 	r.inbound, err = r.queues.Create(t.Context(), queue.Spec{Name: "myosin-inbound"})
 	require.NoError(t, err)
-	urgent, err := r.queues.Create(t.Context(), queue.Spec{Name: "myosin-inbound-urgent"})
+	r.urgent, err = r.queues.Create(t.Context(), queue.Spec{Name: "myosin-inbound-urgent"})
 	require.NoError(t, err)
+	require.NoError(t, r.store.SetEpochs(t.Context(), nil, trigger.Epochs{{N: 4}}))
 	r.services = registry.NewStatic(registry.Service{Name: "hello", QueueURL: "http://sqs/000000000000/myosin-svc-hello"})
 	table, err := client.NewTable(client.TableOptions{Store: r.store})
 	require.NoError(t, err)
 	jobs, err := client.New(client.Options{
-		Sender: r.queues, InboundURL: r.inbound, UrgentInboundURL: urgent, Services: lookup{r.services}, Triggers: table,
+		Sender: r.queues, InboundURL: r.inbound, UrgentInboundURL: r.urgent, Services: lookup{r.services}, Triggers: table,
 		Attempts: 1,
 	})
 	require.NoError(t, err)
 	h, err := app.NewHandler(app.HandlerOptions{
-		Jobs: jobs, Services: r.services, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Jobs: jobs, Services: r.services, Partitions: r.store, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	require.NoError(t, err)
 	srv := httptest.NewServer(h)

@@ -68,6 +68,7 @@ func TestTheAPIDescribesItselfWithoutAnyOtherHost(t *testing.T) {
 		require.Contains(t, doc.Paths["/v1/triggers/{handle}"], method)
 	}
 	require.Contains(t, doc.Paths, "/v1/services")
+	require.Contains(t, doc.Paths, "/v1/partitions")
 	require.Contains(t, doc.Components.Schemas, "Problem")
 	require.NotContains(t, body, "ErrorModel")
 
@@ -125,9 +126,11 @@ func (b broken) Cancel(context.Context, string) (client.CancelResult, error) {
 	return client.CancelResult{}, b.err
 }
 
+func (b broken) Epochs(context.Context) (trigger.Epochs, error) { return nil, b.err }
+
 func brokenRig(t *testing.T, b broken, reg prometheus.Registerer) *rig {
 	t.Helper()
-	h, err := app.NewHandler(app.HandlerOptions{Jobs: b, Services: registry.NewStatic(), Metrics: reg})
+	h, err := app.NewHandler(app.HandlerOptions{Jobs: b, Services: registry.NewStatic(), Partitions: b, Metrics: reg})
 	require.NoError(t, err)
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
