@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/myosin-jobs/myosin/pkg/client"
+	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
@@ -51,6 +52,30 @@ func TestServicesAreListedPausedAndLimited(t *testing.T) {
 	p = r.problem(http.StatusInternalServerError, http.MethodGet, "/v1/services", "")
 	require.Empty(t, p.Detail, "internals are logged, not answered")
 	require.Contains(t, r.log.String(), "123456789012")
+}
+
+func TestTheSwitchOfTheDrainIsNoService(t *testing.T) {
+	r := newRig(t)
+	const path = "/v1/services/" + platform.DrainSwitch
+	require.NoError(t, r.services.Put(t.Context(), registry.Service{
+		Name: platform.DrainSwitch, QueueURL: "http://sqs/000000000000/myosin-inbound-dlq", Senders: []string{"nobody"}, Paused: true,
+	}))
+	_, _, body := r.call(http.MethodGet, "/v1/services", "")
+	require.NotContains(t, body, platform.DrainSwitch)
+	require.Contains(t, body, "hello")
+	nobody := r.problem(http.StatusNotFound, http.MethodGet, "/v1/services/nobody", "")
+	require.Equal(t, nobody, r.problem(http.StatusNotFound, http.MethodGet, path, ""), "as a service that there is not")
+	require.Equal(t, nobody, r.problem(http.StatusNotFound, http.MethodPatch, path, `{"paused":false,"rate":1}`))
+	svc, err := r.services.Get(t.Context(), platform.DrainSwitch)
+	require.NoError(t, err)
+	require.True(t, svc.Paused)
+	require.Zero(t, svc.Rate)
+
+	unknown := r.problem(http.StatusUnprocessableEntity, http.MethodPost, "/v1/triggers", `{"service":"nobody"}`)
+	unknown.Errors[0].Message = `"` + platform.DrainSwitch + `" is not known`
+	require.Equal(t, unknown, r.problem(http.StatusUnprocessableEntity, http.MethodPost, "/v1/triggers",
+		`{"service":"`+platform.DrainSwitch+`"}`))
+	require.Empty(t, must(r.queues.Receive(t.Context(), r.inbound, queue.ReceiveOptions{})))
 }
 
 func TestTheAPIDescribesItselfWithoutAnyOtherHost(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/myosin-jobs/myosin/pkg/client"
+	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/telemetry"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
@@ -104,6 +105,9 @@ func (a *api) schedule(ctx context.Context, in *scheduleInput) (*scheduleOutput,
 	req, err := body.Request()
 	if err != nil {
 		return nil, problemOf(err)
+	}
+	if isSwitch(req.Service) {
+		return nil, problemOf(errors.Join(fieldError("service", "%q is not known", req.Service), registry.ErrUnknown))
 	}
 	s, err := a.o.Jobs.Schedule(ctx, req.Service, req.Payload, req.Options...)
 	if err != nil {
