@@ -21,7 +21,6 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/settings"
 	"github.com/myosin-jobs/myosin/pkg/telemetry"
-	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
 // DefaultAddr is where the API listens unless told otherwise.
@@ -156,12 +155,5 @@ func Server(o ServerOptions) (*telemetry.Server, error) {
 
 // NewClient returns a client for a role that may use an installation's table.
 func NewClient(p *platform.Platform, b platform.Buffers) (*client.Client, error) {
-	table, err := client.NewTable(client.TableOptions{Store: p.Store, Now: p.Clock.Now})
-	if err != nil {
-		return nil, err
-	}
-	return client.New(client.Options{
-		Sender: p.Queues, InboundURL: b.Inbound[trigger.Standard], UrgentInboundURL: b.Inbound[trigger.Urgent],
-		Services: p.Services, Partitions: p.Store, Triggers: table, Now: p.Clock.Now,
-	})
+	return p.ClientFor(b)
 }
