@@ -26,15 +26,44 @@ type job struct {
 	movedFrom map[int64]time.Time // due times it was moved away from, and when
 	cancelled time.Time           // when a cancel answered "cancelled"; zero for never
 	cancelAny bool                // a cancel that may have had effect was tried
+	payload   []byte
 	sends     []send
 	handled   int
-	explained []string
+	explained []reason
+	// stored again after it was delivered: allowed where its submission came
+	// more than once, as far as inbound can know.
+	again []string
 	// submissions counts calls of Schedule; gone is set once a row was delivered
 	// and deleted. Deduplication ends there.
 	submissions int
+	touched     time.Time // the last answer to a call about it
 	gone        bool
 	restored    bool     // stored again after that: a cancel speaks for the new row alone
 	events      []string // what happened to it, for the report of a breach
+}
+
+// reason explains one duplicate, from a time on.
+type reason struct {
+	at  time.Time
+	why string
+}
+
+func (j *job) explain(why string) { j.explained = append(j.explained, reason{time.Now(), why}) }
+
+// unexplained is how many sends there are that none of the reasons before them
+// explains. Each explains one.
+func (j *job) unexplained() int {
+	worst := 0
+	for i, s := range j.sends {
+		before := 0
+		for _, r := range j.explained {
+			if !r.at.After(s.at) {
+				before++
+			}
+		}
+		worst = max(worst, i-before)
+	}
+	return worst
 }
 
 // send is one message put on a service's queue.
@@ -103,8 +132,17 @@ func (a *audit) explain(ids []string, why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range ids {
+		a.job(id).explain(why)
+	}
+}
+
+// comesAgain notes that inbound may take a submission for a new one.
+func (a *audit) comesAgain(ids []string, why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range ids {
 		j := a.job(id)
-		j.explained = append(j.explained, why)
+		j.again = append(j.again, why)
 	}
 }
 
@@ -120,8 +158,7 @@ func (a *audit) sending(p *process, msgs []queue.Message) {
 			a.sentBy[id][p] = time.Now()
 			a.log(id, "about to be sent by "+p.name)
 			if p.suspect() {
-				j := a.job(id)
-				j.explained = append(j.explained, p.name+" was frozen about the time of the send")
+				a.job(id).explain(p.name + " was frozen about the time of the send")
 			}
 		}
 	}
@@ -134,8 +171,7 @@ func (a *audit) disturbed(p *process, why string) {
 	defer a.mu.Unlock()
 	for id, by := range a.sentBy {
 		if _, ok := by[p]; ok {
-			j := a.job(id)
-			j.explained = append(j.explained, p.name+" "+why+" after it sent")
+			a.job(id).explain(p.name + " " + why + " after it sent")
 		}
 	}
 }
@@ -153,8 +189,8 @@ func (a *audit) changed(before, after *store.Row) {
 		j := a.job(after.ID.String())
 		stored := !after.State.Tombstone()
 		j.restored = j.restored || j.gone && stored
-		if j.gone && stored && j.submissions > 1 {
-			j.explained = append(j.explained, "submitted again, and stored after the first was delivered")
+		if j.gone && stored && (j.submissions > 1 || len(j.again) > 0) {
+			j.explain(fmt.Sprintf("stored again after it was delivered: %d submissions, %v", j.submissions, j.again))
 		}
 		a.log(after.ID.String(), "row put in "+string(after.State)+" at "+after.Key().P())
 	default:
@@ -177,6 +213,9 @@ func (a *audit) sent(url string, m queue.Message) {
 	j := a.job(t.ID.String())
 	a.log(j.id, "on its queue")
 	j.sends = append(j.sends, send{at: time.Now(), due: t.Due.UnixMilli()})
+	if j.offered && string(t.Payload) != string(j.payload) {
+		a.notes = append(a.notes, j.id+" came with another payload than was submitted")
+	}
 	if !strings.HasSuffix(strings.TrimSuffix(url, ".fifo"), "/svc-"+j.service) && j.service != "" {
 		a.notes = append(a.notes, fmt.Sprintf("%s of %s was sent to %s", j.id, j.service, url))
 	}
@@ -240,8 +279,15 @@ func (a *audit) verdict() (breaches []string, r Report) {
 		if n := len(j.sends); n > 0 {
 			r.Delivered++
 			r.Duplicates += n - 1
-			if n > 1 && len(j.explained) == 0 {
-				bad(j, "%d duplicates that nothing explains", n-1)
+			if u := j.unexplained(); u > 0 {
+				bad(j, "%d duplicates that nothing explains", u)
+			}
+			late, most := a.late(j)
+			if most > 0 {
+				r.Timed++
+			}
+			if late > most {
+				bad(j, "%s late at a time without faults; %s is the most", late, most)
 			}
 		}
 		if !j.cancelled.IsZero() {
@@ -251,6 +297,39 @@ func (a *audit) verdict() (breaches []string, r Report) {
 	sort.Strings(breaches)
 	return breaches, r
 }
+
+// late is how late a trigger came and how late it may: without bound unless no
+// fault, nor what one leaves behind, touches the time from before it was due
+// until it was sent.
+func (a *audit) late(j *job) (late, most time.Duration) {
+	s := j.sends[0]
+	due := time.UnixMilli(s.due)
+	ready := due
+	if j.touched.After(ready) {
+		ready = j.touched
+	}
+	late = s.at.Sub(ready)
+	if !j.accepted || j.touched.After(s.at) || ready.Sub(a.w.start) < a.w.calm() {
+		return 0, 0
+	}
+	most = lateStored
+	if due.Sub(j.touched) < lookBack {
+		most = lateFresh
+	}
+	if a.w.clocksOff {
+		most += a.w.slowest + time.Second // it is measured to about that
+	}
+	return late, most
+}
+
+const (
+	// lookBack is longer than schedulers look ahead.
+	lookBack = 8 * time.Second
+	// lateStored is the most that a trigger stored well ahead is late without
+	// faults; lateFresh the same for one stored when it was all but due.
+	lateStored = 250 * time.Millisecond
+	lateFresh  = 4 * time.Second
+)
 
 func (a *audit) times(j *job) []string {
 	var out []string

@@ -141,6 +141,26 @@ func (w *world) hits(f *fault, what string) bool {
 	return float64(h.Sum64()>>11)/(1<<53) < f.share
 }
 
+// aftermath is how long a fault is felt when it has ended: claims of processes
+// that are gone wait for the sweep, others for a back-off or a probe.
+func (f *fault) aftermath() time.Duration {
+	switch f.kind {
+	case killScheduler, killInbound, freezeScheduler, freezeInbound, killWorker, viewLag, clockAtStart, clockStep, growPartitions:
+		return 90 * time.Second
+	default:
+		return 45 * time.Second
+	}
+}
+
+// calm is when every fault is over, and what it left behind.
+func (w *world) calm() (at time.Duration) {
+	for i := range w.faults {
+		f := &w.faults[i]
+		at = max(at, f.from+f.length+f.aftermath())
+	}
+	return at
+}
+
 var errUnknown = errors.New("simulation: connection reset")
 
 // tableFault is asked by the table for every operation.
@@ -176,7 +196,7 @@ func (w *world) tableFault(op string, k trigger.Key) (out memstore.Fault) {
 // gone before the first insert's answer was missed.
 func (w *world) insertLost(op string, k trigger.Key) {
 	if op == memstore.OpInsert {
-		w.audit.explain([]string{k.ID.String()}, "reply to its insert lost")
+		w.audit.comesAgain([]string{k.ID.String()}, "reply to its insert lost")
 	}
 }
 
@@ -192,7 +212,7 @@ func (w *world) queueFault(e memqueue.Entry) (out memqueue.Fault) {
 	}
 	what += strings.Join(ids, "")
 	if e.Op == memqueue.OpDeliver && e.Deliver.ReceiveCount > 1 && w.isInbound(e.URL) {
-		w.audit.explain(ids, "submission received again")
+		w.audit.comesAgain(ids, "submission received again")
 	}
 	for i := range w.callFaults {
 		f := &w.callFaults[i]
@@ -241,7 +261,7 @@ func (w *world) applyQueueFault(f *fault, e memqueue.Entry, ids []string, out *m
 	case e.Op == memqueue.OpDeliver && f.kind == redeliver:
 		out.Duplicate, out.DuplicateAfter = true, f.duration
 		if w.isInbound(e.URL) {
-			w.audit.explain(ids, "submission redelivered")
+			w.audit.comesAgain(ids, "submission redelivered")
 		}
 	case e.Op == memqueue.OpDelete && f.kind == deleteLost:
 		out.LoseReply = true

@@ -27,7 +27,13 @@ func (w *world) live() {
 		})
 	}
 	for i := range w.o.Triggers {
-		p := w.planTrigger(i)
+		p := w.planTrigger(i, 0, w.o.Span)
+		begin(p.at, func() { w.submit(p) })
+	}
+	// When every fault is over, the world must be as good as new.
+	calm := w.calm()
+	for i := range w.o.Triggers / 8 {
+		p := w.planTrigger(w.o.Triggers+i, calm, calm+20*time.Second)
 		begin(p.at, func() { w.submit(p) })
 	}
 	for _, f := range w.faults {
@@ -56,12 +62,12 @@ type planned struct {
 	oldCount bool // the caller uses the count from before the growth
 }
 
-func (w *world) planTrigger(n int) planned {
+func (w *world) planTrigger(n int, from, to time.Duration) planned {
 	r := w.rand
 	secs := func(lo, hi float64) time.Duration {
 		return time.Duration((lo + (hi-lo)*r.Float64()) * float64(time.Second)).Truncate(time.Millisecond)
 	}
-	p := planned{n: n, id: seededID(r), at: secs(0, w.o.Span.Seconds()), service: serviceNames[r.IntN(len(serviceNames))], cancel: -1, move: -1}
+	p := planned{n: n, id: seededID(r), at: secs(from.Seconds(), to.Seconds()), service: serviceNames[r.IntN(len(serviceNames))], cancel: -1, move: -1}
 	delay := secs(0, 60)
 	switch r.IntN(6) {
 	case 0:
@@ -134,7 +140,7 @@ func (w *world) submit(p planned) {
 	var handle string
 	id := p.id.String()
 	w.audit.with(id, func(j *job) {
-		j.service, j.offered = p.service, true
+		j.service, j.offered, j.payload = p.service, true, p.payload
 		j.dues[p.due.UnixMilli()] = true
 	})
 	if p.again > 0 {
@@ -178,7 +184,7 @@ func (w *world) submitOnce(p planned, old bool) string {
 	got, err := c.Schedule(ctx, p.service, p.payload, p.opts...)
 	w.audit.event(p.id.String(), fmt.Sprintf("submitted, due %s: %v", p.due.Sub(w.start), err))
 	if err == nil {
-		w.audit.with(p.id.String(), func(j *job) { j.accepted = true })
+		w.audit.with(p.id.String(), func(j *job) { j.accepted, j.touched = true, time.Now() })
 		if got.ID != p.id {
 			w.note("submission %d got id %s, not %s", p.n, got.ID, p.id)
 		}
@@ -199,6 +205,7 @@ func (w *world) move(p planned, handle string) {
 	defer stop()
 	_, err = c.Reschedule(ctx, handle, next)
 	w.audit.event(id, fmt.Sprintf("moved to %s: %v", next.Sub(w.start), err))
+	w.audit.with(id, func(j *job) { j.touched = time.Now() })
 	var conflict *client.ConflictError
 	switch {
 	case err == nil:

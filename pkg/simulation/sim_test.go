@@ -46,6 +46,7 @@ func TestSeeds(t *testing.T) {
 					sum.Delivered += r.Delivered
 					sum.Cancelled += r.Cancelled
 					sum.Duplicates += r.Duplicates
+					sum.Timed += r.Timed
 					if len(breaches) > 0 {
 						t.Errorf("seed %d breaks %d promises (replay: MYOSIN_SIM_FIRST=%d MYOSIN_SIM_SEEDS=1 MYOSIN_SIM_REPEAT=20 go test ./pkg/simulation -run TestSeeds)\n%s\nfaults:\n%s",
 							seed, len(breaches), seed, strings.Join(cut(breaches, 12), "\n"), strings.Join(r.Faults, "\n"))
@@ -54,7 +55,7 @@ func TestSeeds(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d worlds: %d triggers, %d delivered, %d cancelled, %d duplicates, each explained", seeds*repeat, sum.Triggers, sum.Delivered, sum.Cancelled, sum.Duplicates)
+	t.Logf("%d worlds: %d triggers, %d delivered, %d cancelled, %d duplicates, each explained, %d held to their time", seeds*repeat, sum.Triggers, sum.Delivered, sum.Cancelled, sum.Duplicates, sum.Timed)
 }
 
 func cut(s []string, n int) []string {
@@ -71,5 +72,6 @@ func TestAWorldWithoutFaultsHasNoDuplicates(t *testing.T) {
 		require.Empty(t, breaches)
 		require.Zero(t, r.Duplicates)
 		require.Greater(t, r.Delivered, 200)
+		require.Greater(t, r.Timed, 200)
 	})
 }

@@ -55,7 +55,9 @@ func (o *Options) setDefaults() {
 // Report is what a seed's world came to.
 type Report struct {
 	Triggers, Delivered, Cancelled, Duplicates int
-	Faults                                     []string
+	// Timed counts those that no fault excused from being on time.
+	Timed  int
+	Faults []string
 }
 
 // world is one seed's world.
@@ -67,6 +69,7 @@ type world struct {
 	faults     []fault
 	callFaults []fault
 	clocksOff  bool
+	slowest    time.Duration // how far the slowest clock lags at the end
 	audit      *audit
 	table      *memstore.Store
 	queues     *memqueue.Engine
@@ -113,6 +116,7 @@ func Run(seed uint64, o Options) ([]string, Report, error) {
 	}
 	w.live()
 	breaches := w.checkOwnership()
+	w.slowest = w.slowestClock()
 	w.shutDown()
 	more, r := w.audit.verdict()
 	breaches = append(append(breaches, more...), w.checkLeft()...)
@@ -311,6 +315,14 @@ func (w *world) pick(list *[]*member, n int) *member {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return (*list)[n%len(*list)]
+}
+
+// slowestClock is how far the slowest clock of those that deliver lags.
+func (w *world) slowestClock() (lag time.Duration) {
+	for _, m := range slices.Concat(w.schedulers, w.inbounds) {
+		lag = max(lag, time.Since(m.clock.Now()))
+	}
+	return lag
 }
 
 // checkOwnership wants every partition of both lanes owned once, by the view
