@@ -283,6 +283,11 @@ func (q *sendQueue) retry(claims []*Claim, now time.Time) {
 		return
 	}
 	d := q.d
+	if d.isDraining() {
+		// A queue that fails now may take the whole of the drain's time: the
+		// processes that go on are to send the rest.
+		claims = append(claims, q.popAll()...)
+	}
 	verdict, _ := q.gate.Verdict(d.o.Lane)
 	pause := min(retryFirst<<min(claims[0].tries-1, 8), retryMost)
 	pause += time.Duration(rand.Float64() * 0.5 * float64(pause)) //nolint:gosec // jitter.

@@ -276,8 +276,8 @@ func (p *part) untrack(it *item) {
 	case p.blocked && p.bytes < share/2:
 		p.blocked, p.progress = false, p.l.s.o.Clock.Local()
 		p.poke()
-	case p.parked[service] != nil && held <= share/8:
-		p.poke() // its cursor may go on
+	case p.parked[service] != nil && held <= share/8 && held+it.size > share/8:
+		p.poke() // its cursor may go on; once, not for every row
 	}
 }
 
