@@ -1,50 +1,11 @@
 package e2e_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
 )
-
-// delivery is a line that `myosin work --json` prints.
-type delivery struct {
-	ID         string    `json:"id"`
-	Due        time.Time `json:"due"`
-	LatenessMs int64     `json:"lateness_ms"`
-	Lane       string    `json:"lane"`
-	Attempt    int       `json:"attempt"`
-	Name       string    `json:"name"`
-	Payload    string    `json:"payload"`
-}
-
-// deliveries reads what workers have printed so far.
-func deliveries(paths ...string) (map[string][]delivery, error) {
-	all := make(map[string][]delivery)
-	for _, path := range paths {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan(); {
-			var d delivery
-			if err := json.Unmarshal(s.Bytes(), &d); err != nil {
-				return nil, fmt.Errorf("%s: %q: %w", path, s.Text(), err)
-			}
-			all[d.ID] = append(all[d.ID], d)
-		}
-	}
-	return all, nil
-}
-
-// arrived is when a worker took the message up.
-func (d *delivery) arrived() time.Time {
-	return d.Due.Add(time.Duration(d.LatenessMs) * time.Millisecond)
-}
 
 // fault is a kill or a freeze of a process.
 type fault struct {
@@ -62,7 +23,7 @@ func (f *fault) explains(id string, arrived []delivery) bool {
 	if len(arrived) != 2 || !f.held[id] {
 		return false
 	}
-	first, second := arrived[0].arrived(), arrived[1].arrived()
+	first, second := arrived[0].At, arrived[1].At
 	return first.Before(f.at.Add(transit)) && second.After(f.at.Add(transit))
 }
 
@@ -116,10 +77,10 @@ func (l *ledger) settle(got map[string][]delivery, f *fault) *account {
 		}
 		for i, d := range arrived {
 			if i == 0 {
-				a.late = append(a.late, time.Duration(d.LatenessMs)*time.Millisecond)
+				a.late = append(a.late, d.At.Sub(d.Due).Round(time.Millisecond))
 			}
 			switch {
-			case d.LatenessMs < 0:
+			case d.Sent.Before(d.Due) || d.At.Before(d.Due):
 				breach(o, "early")
 			case !d.Due.Equal(o.due):
 				breach(o, "delivered for another due time")

@@ -18,12 +18,21 @@ const (
 	envRun       = "MYOSIN_E2E"
 	envMinistack = "MYOSIN_MINISTACK_URL"
 	envAWSCLI    = "MYOSIN_AWSCLI"
-	envKeeper    = "MYOSIN_E2E_KEEPER"
+	// What this program is to be, other than the tests.
+	envKeeper = "MYOSIN_E2E_KEEPER"
+	envWorker = "MYOSIN_E2E_WORKER"
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(envKeeper); dir != "" {
 		keep(os.Stdin, dir)
+		return
+	}
+	if os.Getenv(envWorker) != "" {
+		if err := record(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
 		return
 	}
 	os.Exit(run(m))

@@ -90,7 +90,7 @@ type process struct {
 	once     sync.Once
 }
 
-// start runs one of the built programs. Its output is kept, and the end of it is
+// start runs one of the built programs, or the one at a path. Its output is kept, and the end of it is
 // printed if the test fails; whatever happens, it does not outlive the test.
 func start(t *testing.T, dir, name, program string, env []string, args ...string) *process {
 	t.Helper()
@@ -105,7 +105,10 @@ func start(t *testing.T, dir, name, program string, env []string, args ...string
 		defer f.Close() // the process has its own
 		files[i] = f
 	}
-	p.cmd = exec.Command(filepath.Join(binaries, program), args...)
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(binaries, program)
+	}
+	p.cmd = exec.Command(program, args...)
 	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = files[0], files[1]
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

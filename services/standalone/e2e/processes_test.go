@@ -51,12 +51,13 @@ func (w *world) launch(name, program string, args ...string) *daemon {
 	}
 }
 
-// worker starts the command line's worker; what it prints is the record of
-// what arrived.
+// worker starts the owning service's worker; its output is the record of what
+// arrived.
 func (w *world) worker() *process {
 	w.t.Helper()
-	return start(w.t, w.dir, w.name("worker"), "myosin", w.env,
-		"work", "--service="+service, "--json", "--concurrency=10", "--wait=2s", "--grace=10s")
+	self, err := os.Executable()
+	require.NoError(w.t, err)
+	return start(w.t, w.dir, w.name("worker"), self, append(w.env, envWorker+"=1"))
 }
 
 // finish waits until everything has arrived and nothing moves any more, ends the
