@@ -63,12 +63,16 @@ func (w *world) fault(string, trigger.Key) memstore.Fault {
 	return f
 }
 
-func (w *world) changed(_, after *store.Row) {
+func (w *world) changed(before, after *store.Row) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case after == nil:
 		w.note.completed = true
+	case before == nil && w.note.completed && !after.State.Tombstone():
+		// An insert that was under way when the row was delivered and deleted: the
+		// contract allows it, and what a cancel says is said of the new row.
+		w.note.acquires = 0
 	case after.State.Kind() == trigger.Acquired:
 		w.note.acquires++
 		if w.note.cancelled {
