@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/myosin-jobs/myosin/pkg/client"
+	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
@@ -27,6 +28,18 @@ func (p *Platform) ClientFor(b Buffers) (*client.Client, error) {
 	}
 	return client.New(client.Options{
 		Sender: p.Queues, InboundURL: b.Inbound[trigger.Standard], UrgentInboundURL: b.Inbound[trigger.Urgent],
-		Services: p.Services, Partitions: p.Store, Triggers: table, Now: p.Clock.Now,
+		Services: owners{p}, Partitions: p.Store, Triggers: table, Now: p.Clock.Now,
 	})
+}
+
+// owners looks owning services up: the drain's switch is an entry of the
+// registry, and nobody's service.
+type owners struct{ p *Platform }
+
+// Lookup implements client.Services.
+func (o owners) Lookup(ctx context.Context, name string) (registry.Service, error) {
+	if name == DrainSwitch {
+		return registry.Service{}, fmt.Errorf("service %q: %w", name, registry.ErrUnknown)
+	}
+	return o.p.Services.Lookup(ctx, name)
 }

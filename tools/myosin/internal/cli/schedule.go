@@ -20,18 +20,7 @@ func (a *app) newClient(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	buffers, err := p.Buffers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return client.New(client.Options{
-		Sender:           p.Queues,
-		InboundURL:       buffers.Inbound[trigger.Standard],
-		UrgentInboundURL: buffers.Inbound[trigger.Urgent],
-		Services:         p.Services,
-		Partitions:       p.Store,
-		Now:              p.Clock.Now,
-	})
+	return p.Client(ctx)
 }
 
 type scheduleFlags struct {
