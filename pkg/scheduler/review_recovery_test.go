@@ -13,6 +13,7 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/membership"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
+	"github.com/myosin-jobs/myosin/pkg/store"
 	"github.com/myosin-jobs/myosin/pkg/store/memstore"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
@@ -88,5 +89,21 @@ func TestOwnershipThatFlapsLosesAndRepeatsNothing(t *testing.T) {
 		cancel()
 		require.NoError(t, <-done)
 		require.NoError(t, <-done)
+	})
+}
+
+// A cancel may only claim to be sure where the row was surely never sent.
+func TestARecoveredRowMayHaveBeenSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := memstore.New(memstore.Options{})
+		services := registry.NewStatic(registry.Service{Name: "svc", QueueURL: "http://q/1/svc", Paused: true})
+		row := store.Row{Trigger: trigger.Trigger{ID: trigger.NewID(), Service: "svc", Due: time.Now().UTC().Truncate(time.Millisecond), N: 1}, State: trigger.AcquiredBy("gone", time.Now().Add(-5*time.Minute))}
+		require.NoError(t, table.Write(t.Context(), []store.Op{{Kind: store.Insert, Key: row.Key(), Row: &row}})[0].Err)
+		_, stop := running(t, table, 1, taker(0), services, nil)
+		time.Sleep(5 * time.Second)
+		rows := table.Rows()
+		require.Len(t, rows, 1)
+		require.Equal(t, trigger.StateMaybeSent, rows[0].State)
+		stop()
 	})
 }

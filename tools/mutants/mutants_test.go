@@ -40,7 +40,7 @@ func mutations() []mutation {
 		{"an unknown send is released as surely unsent", "pkg/dispatch/send.go", "c.maybeSent = c.maybeSent || !queue.SurelyUnsent(err)", "c.maybeSent = false", []string{"./pkg/dispatch"}},
 		{"sent before it is due", "pkg/dispatch/dispatch.go", "c.readyAt = c.Row.Due", "c.readyAt = c.At", sim},
 		{"recover without age", "pkg/scheduler/sweep.go", "if age <= o.StaleAfter {", "if age < 0 {", sim},
-		{"recover to S", "pkg/scheduler/sweep.go", "From: state, To: trigger.StateMaybeSent})", "From: state, To: trigger.StateScheduled})", sim},
+		{"recover to S", "pkg/scheduler/sweep.go", "From: state, To: trigger.StateMaybeSent})", "From: state, To: trigger.StateScheduled})", sched},
 		{"never recover", "pkg/scheduler/sweep.go", "if age <= o.StaleAfter {", "if age <= 100*o.StaleAfter {", sim},
 		{"a stale claim is sent", "pkg/dispatch/send.go", "case now.Sub(c.At) > d.o.MaxClaimAge:", "case now.Sub(c.At) > 100*d.o.MaxClaimAge:", append(sched, "./pkg/dispatch")},
 		{"a lost claim is sent", "pkg/scheduler/lane.go", "won = r.Found != nil && r.Found.State == state // a lost reply", "won = r.Found != nil", sim},
