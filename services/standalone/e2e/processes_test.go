@@ -71,7 +71,7 @@ func (w *world) finish(l *ledger, worker *process, f *fault, daemons ...*daemon)
 			return err
 		}
 		if ids := l.missing(got); len(ids) > 0 {
-			return fmt.Errorf("%d are missing, such as %s; %w", len(ids), ids[0], errors.Join(w.quiet()))
+			return fmt.Errorf("%d are missing, such as %s; moving: %v", len(ids), ids[0], w.quiet())
 		}
 		return w.quiet()
 	})
