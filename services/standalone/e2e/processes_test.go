@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -70,7 +71,7 @@ func (w *world) finish(l *ledger, worker *process, f *fault, daemons ...*daemon)
 			return err
 		}
 		if ids := l.missing(got); len(ids) > 0 {
-			return fmt.Errorf("%d are missing, such as %s; moving: %v", len(ids), ids[0], w.quiet())
+			return errors.Join(fmt.Errorf("%d are missing, such as %s", len(ids), ids[0]), w.quiet())
 		}
 		return w.quiet()
 	})
