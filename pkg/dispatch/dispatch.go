@@ -162,7 +162,7 @@ func New(o Options) (*Dispatcher, error) {
 	o.setDefaults()
 	d := &Dispatcher{o: o, services: make(map[string]*sendQueue)}
 	d.idle = sync.NewCond(&d.mu)
-	d.giveUp, d.hurry = context.WithCancel(context.Background())
+	d.giveUp, d.hurry = context.WithCancel(context.Background()) //nolint:gosec // a Drain that runs out of time calls hurry.
 	var err error
 	d.finishes, err = batch.New(batch.Options[*Claim]{
 		Size: 25, Linger: o.FinishLinger, Workers: o.FinishWorkers, Flush: d.flushFinishes,

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -21,9 +22,10 @@ const (
 	finishTimeout = 10 * time.Second
 	finishFirst   = 50 * time.Millisecond
 	finishMost    = 5 * time.Second
-	// finishGive bounds the tries of a release or burial; a completion is
-	// repeated for as long as the process lives, since giving up means a duplicate.
-	finishGive = 8
+	// finishGive is the age of a claim up to which its release or burial is
+	// repeated: soon after it others recover the row. A completion is repeated for
+	// as long as the process lives, since giving up means a duplicate.
+	finishGive = 55 * time.Second
 )
 
 // complete deletes the row. Before: A by us. A loser finds another state, or
@@ -72,8 +74,12 @@ func (d *Dispatcher) flushFinishes(claims []*Claim) {
 		return
 	}
 	if d.o.Writes != nil {
-		// Only a context that ends makes this fail, and then the write fails too.
-		_ = d.o.Writes.WaitN(ctx, len(ops))
+		if err := d.o.Writes.WaitN(ctx, len(ops)); err != nil {
+			for _, c := range of { // no room in the budget for as long as a call may take
+				d.finished(c, store.Result{Err: fmt.Errorf("write budget: %w", store.ErrThrottled)})
+			}
+			return
+		}
 	}
 	for i, r := range d.o.Table.Write(ctx, ops) {
 		d.finished(of[i], r)
@@ -108,7 +114,7 @@ func (d *Dispatcher) finished(c *Claim, r store.Result) {
 		return
 	}
 	c.finish.tries++
-	if d.giveUp.Err() != nil || c.finish.outcome != Delivered && c.finish.tries >= finishGive {
+	if d.giveUp.Err() != nil || c.finish.outcome != Delivered && d.o.Clock.Now().Sub(c.At) > finishGive {
 		d.o.Log.Warn("claim could not be finished: left for the sweep to recover", "service", c.Row.Service,
 			"trigger_id", c.Row.ID.String(), "wanted", c.finish.outcome.String(), "error", r.Err)
 		d.end(c, Dropped)

@@ -101,12 +101,12 @@ func owners(ring []string, n int, salt string) []int {
 // words is several times as fast as sorting structs.
 func ranked(ring []string, n int, salt string) (pairs []uint64, mask uint64) {
 	total := len(ring) * n
-	mask = 1<<bits.Len(uint(total-1)) - 1 //nolint:gosec // total is at least one.
+	mask = 1<<bits.Len(uint(total-1)) - 1
 	pairs = make([]uint64, 0, total)
 	for _, name := range ring {
 		seed := xxhash.Sum64String(salt + "\x00" + name)
 		for p := range n {
-			pairs = append(pairs, mix(seed^mix(uint64(p)+golden))&^mask|uint64(len(pairs))) //nolint:gosec // not negative.
+			pairs = append(pairs, mix(seed^mix(uint64(p)+golden))&^mask|uint64(len(pairs)))
 		}
 	}
 	slices.Sort(pairs)

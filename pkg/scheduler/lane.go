@@ -21,6 +21,9 @@ const (
 	// acquireLinger is how long a row that may be acquired waits for company. It
 	// lies inside the lead, so it costs no lateness.
 	acquireLinger = 25 * time.Millisecond
+	// acquirePause bounds how long a throttled lane acquires nothing: one hot
+	// partition must not hold up the others for long.
+	acquirePause = 2 * time.Second
 	// serviceShare is the part of a lane's memory one service may fill; what is
 	// beyond stays in the table as a parked range.
 	serviceShare = 4
@@ -82,11 +85,9 @@ func (l *lane) own(ctx context.Context, ids []int, count int) {
 		pctx, stop := context.WithCancel(ctx)
 		p := &ownedPart{part: newPart(l, id), stop: stop}
 		l.parts[id] = p
-		l.reading.Add(1)
-		go func() {
-			defer l.reading.Done()
+		l.reading.Go(func() {
 			p.run(pctx)
-		}()
+		})
 	}
 }
 
@@ -175,7 +176,7 @@ func (l *lane) acquireDue(ctx context.Context) time.Duration {
 		}
 		now := o.Clock.Now()
 		allow := func(service string, want int) grant { return l.allow(service, want, room) }
-		got, evicted, wait := l.pending.take(acquireBatch, now.Add(o.Lead), now, allow)
+		got, evicted, wait := l.pending.take(acquireBatch, now.Add(o.Lead), allow)
 		for _, it := range evicted {
 			it.part.parkItem(it)
 		}
@@ -225,15 +226,13 @@ func (l *lane) start(ctx context.Context, items []*item) {
 	l.acquiring += len(items)
 	l.mu.Unlock()
 	l.slots <- struct{}{}
-	l.batches.Add(1)
-	go func() {
-		defer l.batches.Done()
+	l.batches.Go(func() {
 		l.acquire(ctx, items)
 		l.mu.Lock()
 		l.acquiring -= len(items)
 		l.mu.Unlock()
 		<-l.slots
-	}()
+	})
 }
 
 // acquire claims rows. Before: S or S!, as read; after: A by us, now. A loser
@@ -349,5 +348,5 @@ func (l *lane) throttled(yes bool) {
 		return
 	}
 	l.pauses++
-	l.pause = l.s.o.Clock.Local().Add(jitter(min(errorPause<<min(l.pauses-1, 6), errorMost)))
+	l.pause = l.s.o.Clock.Local().Add(jitter(min(errorPause<<min(l.pauses-1, 6), acquirePause)))
 }

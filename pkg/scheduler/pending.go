@@ -82,7 +82,7 @@ type grant struct {
 // service. allow is asked once per turn with the number of rows wanted. Rows of
 // services to evict come back apart. wait is how long until more may be taken;
 // negative if that depends on something else than time.
-func (q *pending) take(n int, until, now time.Time, allow func(service string, want int) grant) (got, evicted []*item, wait time.Duration) {
+func (q *pending) take(n int, until time.Time, allow func(service string, want int) grant) (got, evicted []*item, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	wait = -1

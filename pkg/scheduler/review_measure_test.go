@@ -23,7 +23,7 @@ func (m *measured) SendBatch(ctx context.Context, url string, msgs []queue.Messa
 	errs := make([]error, len(msgs))
 	switch {
 	case strings.HasSuffix(url, "/slow"):
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 	case strings.HasSuffix(url, "/hung"):
 		<-ctx.Done()
 		for i := range errs {

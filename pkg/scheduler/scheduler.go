@@ -218,11 +218,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer stopAcquiring()
 	var loops sync.WaitGroup
 	for _, l := range s.lanes {
-		loops.Add(1)
-		go func() {
-			defer loops.Done()
+		loops.Go(func() {
 			l.run(acquiring)
-		}()
+		})
 	}
 	s.follow(ctx, reading)
 
@@ -238,12 +236,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	errs := make([]error, len(s.lanes))
 	var drains sync.WaitGroup
 	for i, l := range s.lanes {
-		drains.Add(1)
-		go func() {
-			defer drains.Done()
+		drains.Go(func() {
 			errs[i] = l.d.Drain(grace)
 			l.reading.Wait()
-		}()
+		})
 	}
 	drains.Wait()
 	if err := errors.Join(errs...); err != nil {

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -63,8 +64,8 @@ func newWorld(t *testing.T, n int, so memstore.Options, qo memqueue.Options) *wo
 }
 
 func (w *world) stop() {
-	for i := len(w.stops) - 1; i >= 0; i-- {
-		w.stops[i]()
+	for _, v := range slices.Backward(w.stops) {
+		v()
 	}
 	w.stops = nil
 }

@@ -69,7 +69,6 @@ type world struct {
 	faults     []fault
 	callFaults []fault
 	clocksOff  bool
-	slowest    time.Duration // how far the slowest clock lags at the end
 	audit      *audit
 	table      *memstore.Store
 	queues     *memqueue.Engine
@@ -116,7 +115,6 @@ func Run(seed uint64, o Options) ([]string, Report, error) {
 	}
 	w.live()
 	breaches := w.checkOwnership()
-	w.slowest = w.slowestClock()
 	w.shutDown()
 	more, r := w.audit.verdict()
 	breaches = append(append(breaches, more...), w.checkLeft()...)
@@ -315,14 +313,6 @@ func (w *world) pick(list *[]*member, n int) *member {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return (*list)[n%len(*list)]
-}
-
-// slowestClock is how far the slowest clock of those that deliver lags.
-func (w *world) slowestClock() (lag time.Duration) {
-	for _, m := range slices.Concat(w.schedulers, w.inbounds) {
-		lag = max(lag, time.Since(m.clock.Now()))
-	}
-	return lag
 }
 
 // checkOwnership wants every partition of both lanes owned once, by the view

@@ -120,7 +120,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := srv.Shutdown(end); err != nil {
 		_ = srv.Close() // cuts what is left; its errors are those of cut connections
 	}
-	<-served
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("telemetry server: %w", err)
+	}
 	return s.Close() // Serve may not have taken the listener over yet
 }
 

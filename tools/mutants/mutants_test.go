@@ -34,7 +34,7 @@ func mutations() []mutation {
 		{"a cancel from S! claims to be sure", "pkg/client/cancel.go", "to, outcome = trigger.StateCancelledLate, OutcomeTooLate", "outcome = OutcomeCancelled", sim},
 		{"a cancel is sure however late its tombstone", "pkg/client/cancel.go", "return date.Add(sureBefore).Before(due)", "return true", sim},
 		{"a cancel does not follow a move", "pkg/client/table.go", "return row.State.Tombstone() && !row.MovedTo.IsZero()", "return false", sim},
-		{"complete before send", "pkg/dispatch/send.go", "errs := d.o.Sender.SendBatch(ctx, svc.Queue(d.o.Lane), msgs)", "errs := make([]error, len(msgs))\n\t_ = ctx\n\tgo func() { time.Sleep(time.Second); _ = d.o.Sender.SendBatch(context.Background(), svc.Queue(d.o.Lane), msgs) }()", sim},
+		{"complete before send", "pkg/dispatch/send.go", "errs := d.o.Sender.SendBatch(ctx, svc.Queue(d.o.Lane), msgs)", "errs := make([]error, len(msgs))\n\t_ = ctx\n\tgo func() { <-time.After(time.Second); _ = d.o.Sender.SendBatch(context.Background(), svc.Queue(d.o.Lane), msgs) }()", sim},
 		{"never complete", "pkg/dispatch/finish.go", "\tc.finish = finish{outcome: Delivered}\n\td.finishes.Add(c)", "\tc.finish = finish{outcome: Delivered}\n\td.end(c, Delivered)", sim},
 		{"a failed send counts as sent", "pkg/dispatch/send.go", "\t\tcase err == nil:\n\t\t\ttook++", "\t\tcase err == nil || true:\n\t\t\ttook++", sim},
 		{"an unknown send is released as surely unsent", "pkg/dispatch/send.go", "c.maybeSent = c.maybeSent || !queue.SurelyUnsent(err)", "c.maybeSent = false", []string{"./pkg/dispatch"}},
