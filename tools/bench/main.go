@@ -15,11 +15,13 @@ import (
 	"github.com/myosin-jobs/myosin/tools/bench/internal/core"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/engine"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 )
 
 const usage = `bench measures what the platform does on this machine.
 
   bench core     submit at a rate, deliver, and account for every job
+  bench endpoint an AWS endpoint that costs next to nothing, to measure over
   bench help     this text; bench <command> --help lists its flags
 
 Progress goes to standard error, the result to standard output. The exit code is
@@ -36,6 +38,8 @@ func run(args []string) int {
 	switch command {
 	case engine.Command:
 		return status(engine.Serve(os.Stdin, os.Stdout))
+	case "endpoint":
+		return endpoint(args)
 	case "core":
 	case "help", "--help", "-h":
 		_, _ = io.WriteString(os.Stdout, usage)
@@ -64,6 +68,24 @@ func run(args []string) int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return status(measure(ctx, o, *asJSON))
+}
+
+// endpoint serves until a signal, or the end of standard input if asked.
+func endpoint(args []string) int {
+	var c null.Command
+	set := settings.New("bench endpoint", "an AWS endpoint (DynamoDB and SQS as far as the platform uses them) that costs next to nothing; GET /_stats, POST /_reset, POST /_fill")
+	c.Bind(set)
+	err := set.Parse(args, func(string) (string, bool) { return "", false }, os.Stdout)
+	if errors.Is(err, settings.ErrHelp) {
+		return 0
+	}
+	if err := errors.Join(err, c.Resolve()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return status(c.Serve(ctx, os.Stdin, os.Stdout))
 }
 
 // measure runs the core path and prints the report, also of a run that failed.
