@@ -43,8 +43,13 @@ func TestEveryJobOfASmallRunArrivesOnceAndIsAccountedFor(t *testing.T) {
 	require.LessOrEqual(t, r.Visible[core.All].Max, r.Received[core.All].Max+time.Millisecond, "a job is on its queue before it is received")
 
 	for _, k := range []meter.Kind{meter.Insert, meter.Acquire, meter.Complete} {
-		// Not exactly: a slow machine may recover or repeat a write.
-		require.GreaterOrEqual(t, r.Writes[k].Statements, 60, k)
+		// Not exactly: a slow machine may recover or repeat a write, and a job that
+		// is due when it is drained is inserted as acquired.
+		least := 60
+		if k == meter.Acquire {
+			least = 1
+		}
+		require.GreaterOrEqual(t, r.Writes[k].Statements, least, k)
 		require.InDelta(t, float64(r.Writes[k].Statements), r.Writes[k].Units, 0.01, "rows of 300 bytes lie in 1 KB")
 	}
 	require.Equal(t, 60, r.Requests[meter.Call{Component: "client", Service: "SQS", Operation: "SendMessageBatch"}])
@@ -71,7 +76,8 @@ func TestEveryJobOfASmallRunArrivesOnceAndIsAccountedFor(t *testing.T) {
 		require.NotContains(t, []string{"map[string]interface {}", "[]interface {}"}, fmt.Sprintf("%T", value), "%s is not flat", key)
 	}
 	require.Zero(t, flat["jobs_lost"])
-	require.InDelta(t, 3.0, flat["write_statements_per_job"], 0.2)
+	require.GreaterOrEqual(t, flat["write_statements_per_job"], 2.0)
+	require.LessOrEqual(t, flat["write_statements_per_job"], 3.2)
 
 	out.Reset()
 	require.NoError(t, r.WriteText(&out))
