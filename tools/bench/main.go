@@ -13,6 +13,7 @@ import (
 
 	"github.com/myosin-jobs/myosin/pkg/settings"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/core"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/dynein"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/engine"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
@@ -21,6 +22,7 @@ import (
 const usage = `bench measures what the platform does on this machine.
 
   bench core     submit at a rate, deliver, and account for every job
+  bench dynein   the published Dynein algorithm as we read it, as a baseline
   bench endpoint an AWS endpoint that costs next to nothing, to measure over
   bench help     this text; bench <command> --help lists its flags
 
@@ -40,6 +42,10 @@ func run(args []string) int {
 		return status(engine.Serve(os.Stdin, os.Stdout))
 	case "endpoint":
 		return endpoint(args)
+	case "dynein":
+		return dyneinBaseline(args)
+	case dynein.Command:
+		return dyneinScheduler(args)
 	case "core":
 	case "help", "--help", "-h":
 		_, _ = io.WriteString(os.Stdout, usage)

@@ -1,0 +1,240 @@
+package dynein
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/myosin-jobs/myosin/pkg/awsclient"
+	"github.com/myosin-jobs/myosin/pkg/trigger"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
+)
+
+const (
+	// Table is the table of a run.
+	Table = "dynein_schedules"
+	// queuePrefix makes the endpoint take a queue for a sink.
+	queuePrefix = "dynein-svc-"
+
+	batchSize = 25 // statements DynamoDB takes in a request
+	loaders   = 4
+	// storing is how many rows a second are surely stored before they are due.
+	storing = 10_000
+	ahead   = 2 * time.Second
+	look    = 100 * time.Millisecond
+)
+
+// Clients returns the SDK's clients for the endpoint, as the platform has them.
+func Clients(ctx context.Context, endpoint string) (*dynamodb.Client, *sqs.Client, error) {
+	cfg, err := awsclient.Load(ctx, awsclient.Options{Endpoint: endpoint, Region: "us-east-1"})
+	if err != nil {
+		return nil, nil, fmt.Errorf("dynein: %w", err)
+	}
+	rows := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.DisableValidateResponseChecksum = true })
+	queues := sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.DisableMessageChecksumValidation = true })
+	return rows, queues, nil
+}
+
+// Run stores the jobs, starts the schedulers, waits until every job was
+// delivered, and reports. The error is of a run that could not be made; what
+// became of the jobs stands in the report.
+func Run(ctx context.Context, o Options) (report *Report, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("dynein: %w", err)
+	}
+	if o.Endpoint == "" || o.Start == nil {
+		return nil, errors.New("dynein: no endpoint, or no way to start a scheduler")
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	first, err := load(ctx, &o)
+	if err != nil {
+		return nil, fmt.Errorf("dynein: %w", err)
+	}
+	var processes []Process
+	defer func() {
+		for _, p := range processes {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	for i := range o.Schedulers {
+		p, err := o.Start(i, o.Schedulers)
+		if err != nil {
+			return nil, fmt.Errorf("dynein: start scheduler: %w", err)
+		}
+		processes = append(processes, p)
+	}
+	if wait := time.Until(first); wait < 0 {
+		return nil, errors.New("dynein: the machine is too slow: jobs fell due before all were stored")
+	} else if err := pause(ctx, wait); err != nil {
+		return nil, err
+	}
+	report, err = measure(ctx, &o, processes, first)
+	if err != nil {
+		return nil, fmt.Errorf("dynein: %w", err)
+	}
+	return report, nil
+}
+
+// load makes queues and table, and stores the jobs. It returns when the first
+// is due.
+func load(ctx context.Context, o *Options) (first time.Time, err error) {
+	rows, queues, err := Clients(ctx, o.Endpoint)
+	if err != nil {
+		return first, err
+	}
+	key := func(name string, kind types.KeyType) types.KeySchemaElement {
+		return types.KeySchemaElement{AttributeName: &name, KeyType: kind}
+	}
+	define := func(name string) types.AttributeDefinition {
+		return types.AttributeDefinition{AttributeName: &name, AttributeType: types.ScalarAttributeTypeS}
+	}
+	if _, err := rows.CreateTable(ctx, &dynamodb.CreateTableInput{
+		TableName: aws.String(Table), BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{define(colShard), define(colToken)},
+		KeySchema:            []types.KeySchemaElement{key(colShard, types.KeyTypeHash), key(colToken, types.KeyTypeRange)},
+	}); err != nil {
+		return first, fmt.Errorf("make the table: %w", err)
+	}
+	for i := range o.Services {
+		if _, err := queues.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String(queuePrefix + strconv.Itoa(i))}); err != nil {
+			return first, fmt.Errorf("make a queue: %w", err)
+		}
+	}
+	took := time.Duration(o.Jobs) * time.Second / storing
+	first = time.Now().Add(ahead + took + time.Duration(o.Jobs)*o.LatencyDynamoDB/(batchSize*loaders)).Truncate(time.Millisecond)
+	fmt.Fprintf(o.Progress, "bench: storing %d jobs, the first due in %s\n", o.Jobs, time.Until(first).Round(time.Millisecond))
+	var writing errgroup.Group
+	writing.SetLimit(loaders)
+	for at := 0; at < o.Jobs && ctx.Err() == nil; at += batchSize {
+		writing.Go(func() error { return store(ctx, rows, o, at, first) })
+	}
+	return first, errors.Join(writing.Wait(), ctx.Err())
+}
+
+// store stores a batch of jobs, from number at on.
+func store(ctx context.Context, rows *dynamodb.Client, o *Options, at int, first time.Time) error {
+	in := &dynamodb.BatchExecuteStatementInput{}
+	payload := make([]byte, o.Payload)
+	for i := at; i < min(at+batchSize, o.Jobs); i++ {
+		due := first.Add(time.Duration(float64(i) / o.Rate * float64(time.Second))).UnixMilli()
+		for k := range payload {
+			payload[k] = byte('a' + rand.IntN(26)) //nolint:gosec // a load, not a secret.
+		}
+		id := trigger.NewID().String()
+		job, err := json.Marshal(spec{
+			JobToken: id, QueueName: queuePrefix + strconv.Itoa(i%o.Services), CreatedAt: time.Now().UnixMilli(), ScheduledAt: due, Payload: payload,
+		})
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		in.Statements = append(in.Statements, types.BatchStatementRequest{
+			Statement: aws.String(fmt.Sprintf(`INSERT INTO "%s" VALUE {'%s': ?, '%s': ?, '%s': ?, '%s': ?}`, Table, colShard, colToken, colStatus, colSpec)),
+			Parameters: []types.AttributeValue{
+				text(strconv.Itoa(rand.IntN(o.Partitions))), //nolint:gosec // as above.
+				text(fmt.Sprintf("%d#%s", due, id)), text(scheduled), text(string(job)),
+			},
+		})
+	}
+	out, err := rows.BatchExecuteStatement(ctx, in)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, r := range out.Responses {
+		if r.Error != nil {
+			return fmt.Errorf("store: %s", aws.ToString(r.Error.Message))
+		}
+	}
+	return nil
+}
+
+// measure waits until all is delivered and done.
+func measure(ctx context.Context, o *Options, processes []Process, first time.Time) (*Report, error) {
+	if err := ask(ctx, http.MethodPost, o.Endpoint+"/_reset?keep=data", nil); err != nil {
+		return nil, err
+	}
+	used := func() (sum time.Duration, told bool) {
+		for _, p := range processes {
+			cpu, ok := p.CPU()
+			if !ok {
+				return 0, false
+			}
+			sum += cpu
+		}
+		return sum, true
+	}
+	var before null.Stats
+	if err := ask(ctx, http.MethodGet, o.Endpoint+"/_stats", &before); err != nil {
+		return nil, err
+	}
+	start, told := used()
+	r := &Report{Options: *o}
+	last := first.Add(time.Duration(float64(o.Jobs) / o.Rate * float64(time.Second)))
+	for {
+		if err := ask(ctx, http.MethodGet, o.Endpoint+"/_stats", &r.Stats); err != nil {
+			return nil, err
+		}
+		if r.Stats.DynamoDB.Rows[Table] == 0 || time.Now().After(last.Add(o.Patience)) {
+			break
+		}
+		if err := pause(ctx, look); err != nil {
+			return nil, err
+		}
+	}
+	end, still := used()
+	if told && still {
+		r.CPU = end - start
+	}
+	r.EndpointCPU = time.Duration((r.Stats.CPUMs - before.CPUMs) * float64(time.Millisecond))
+	r.Took = time.UnixMilli(r.Stats.SQS.Sink.Lanes["standard"].LastMs).Sub(first)
+	return r, nil
+}
+
+// ask asks the endpoint's own interface.
+func ask(ctx context.Context, method, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask the endpoint: %w", err)
+	}
+	var client http.Client
+	resp, err := client.Do(req) //nolint:gosec // an address on this machine.
+	if err != nil {
+		return fmt.Errorf("ask the endpoint: %w", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	err = errors.Join(err, resp.Body.Close())
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s", resp.Status)
+	}
+	if err == nil && into != nil {
+		err = json.Unmarshal(body, into)
+	}
+	if err != nil {
+		return fmt.Errorf("ask the endpoint: %w", err)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
