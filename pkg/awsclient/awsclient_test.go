@@ -104,11 +104,17 @@ func TestEveryAttemptIsMeteredAndItsDateObserved(t *testing.T) {
 	var mu sync.Mutex
 	var got []metered
 	var dates []time.Time
+	ticks, start := 0, time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC) // a clock of its own
 	cfg := load(t, awsclient.Options{
 		Endpoint: srv.URL, MaxBackoff: time.Millisecond,
+		Now: func() time.Time {
+			ticks++
+			return start.Add(time.Duration(ticks) * time.Second)
+		},
 		Observe: func(d, sent, received time.Time) {
 			dates = append(dates, d)
-			require.False(t, received.Before(sent))
+			require.Equal(t, time.Second, received.Sub(sent))
+			require.Equal(t, start.Add(time.Duration(ticks)*time.Second), received)
 		},
 		Meter: func(service, op string, attempt bool, err error, _ time.Duration) {
 			mu.Lock()

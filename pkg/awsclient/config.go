@@ -45,6 +45,10 @@ type Options struct {
 	// Observe is called with the Date of each answer, and the local times around
 	// it: it feeds a clock.Clock. nil: nothing is observed.
 	Observe func(date, sent, received time.Time)
+	// Now is the local clock that Observe's times are read from: it must be the
+	// very one that is corrected by them, since any other may be stepped beside
+	// it. nil: time.Now.
+	Now func() time.Time
 	// Meter is called for every HTTP attempt (attempt true) and once for every
 	// call, its attempts and waits included (attempt false). err is nil on
 	// success. nil: nothing is metered.
@@ -102,7 +106,11 @@ func Load(ctx context.Context, o Options) (aws.Config, error) {
 	if foreign(cfg) && unconfigured(cfg) {
 		cfg.Credentials = credentials.NewStaticCredentialsProvider("any", "any", "")
 	}
-	cfg.APIOptions = append(cfg.APIOptions, func(s *middleware.Stack) error { return addHooks(s, o.Observe, o.Meter) })
+	now := o.Now
+	if now == nil {
+		now = time.Now
+	}
+	cfg.APIOptions = append(cfg.APIOptions, func(s *middleware.Stack) error { return addHooks(s, now, o.Observe, o.Meter) })
 	return cfg, nil
 }
 

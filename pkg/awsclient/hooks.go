@@ -14,8 +14,9 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// addHooks adds the observers to one operation's stack.
-func addHooks(s *middleware.Stack, observe func(date, sent, received time.Time),
+// addHooks adds the observers to one operation's stack. now is the clock that
+// observe's times are read from.
+func addHooks(s *middleware.Stack, now func() time.Time, observe func(date, sent, received time.Time),
 	meter func(service, operation string, attempt bool, err error, took time.Duration),
 ) error {
 	if meter != nil {
@@ -48,12 +49,12 @@ func addHooks(s *middleware.Stack, observe func(date, sent, received time.Time),
 			if err := plainBody(&in); err != nil {
 				return middleware.DeserializeOutput{}, middleware.Metadata{}, err
 			}
-			sent := time.Now()
-			out, md, err := next.HandleDeserialize(ctx, in)
 			if observe == nil {
-				return out, md, err
+				return next.HandleDeserialize(ctx, in)
 			}
-			received := time.Now()
+			sent := now()
+			out, md, err := next.HandleDeserialize(ctx, in)
+			received := now()
 			if resp, ok := out.RawResponse.(*smithyhttp.Response); ok && resp != nil {
 				if date, perr := http.ParseTime(resp.Header.Get("Date")); perr == nil {
 					observe(date, sent, received)

@@ -39,7 +39,7 @@ type Options struct {
 	SQS sqsqueue.Options
 	// Refresh is how often the registry is read; see [registry.CacheOptions].
 	Refresh time.Duration
-	// Local is the local clock; nil: time.Now.
+	// Local is the local clock; nil: clock.Steady.
 	Local func() time.Time
 	// Log; nil: discarded.
 	Log *slog.Logger
@@ -82,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Platform, error) {
 func (p *Platform) open(ctx context.Context, o Options) error {
 	var err error
 	p.Config, err = awsclient.Load(ctx, awsclient.Options{
-		Region: o.Region, Endpoint: o.Endpoint, Observe: p.Clock.Observe, Meter: o.Meter,
+		Region: o.Region, Endpoint: o.Endpoint, Observe: p.Clock.Observe, Now: p.Clock.Local, Meter: o.Meter,
 	})
 	if err != nil {
 		return err

@@ -89,3 +89,25 @@ func TestEveryNameFitsWhatSQSTakes(t *testing.T) {
 	require.Equal(t, "myosin-inbound-urgent", platform.Names{Prefix: "myosin"}.Inbound(trigger.Urgent))
 	require.Equal(t, "myosin-svc-hello-dlq", platform.Names{Prefix: "myosin"}.ServiceDLQ("hello", false))
 }
+
+// A machine whose clock is off, or was stepped since the process counted on by
+// its own: the correction must be measured against the clock that it corrects.
+func TestAClockThatIsOffIsCorrectedByTheFirstAnswer(t *testing.T) {
+	srv := kumo.NewServer()
+	t.Cleanup(srv.Close)
+	t.Setenv("AWS_ACCESS_KEY_ID", "any")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "any")
+	for _, off := range []time.Duration{20 * time.Second, -20 * time.Second} {
+		p, err := platform.Open(t.Context(), platform.Options{
+			Prefix: "off", Endpoint: srv.URL, Local: func() time.Time { return time.Now().Add(off) },
+		})
+		require.NoError(t, err)
+		_ = p.Reach(t.Context()) // there is no table: an answer all the same
+		skew, known := p.Clock.Skew()
+		require.True(t, known)
+		require.InDelta(t, off.Seconds(), skew.Seconds(), 1.5)
+		lag := time.Since(p.Clock.Now())
+		require.GreaterOrEqual(t, lag, time.Duration(0), "it runs ahead of the server's")
+		require.Less(t, lag, 4*time.Second)
+	}
+}

@@ -33,6 +33,8 @@ type Process struct {
 	// Index and Count number the processes of this kind, from 0.
 	Index, Count int
 
+	// Local replaces the local clock, for tests; nil: clock.Steady.
+	Local func() time.Time
 	// Log and Registerer replace what the settings would make, for tests.
 	Log        *slog.Logger
 	Registerer *prometheus.Registry
@@ -91,7 +93,7 @@ func (p *Process) Start(ctx context.Context, o Options) (*Started, error) {
 		return nil, err
 	}
 	o.Prefix, o.Endpoint, o.Region = p.Prefix, p.Endpoint, p.Region
-	o.Log, o.Registerer = st.Log, st.Metrics
+	o.Log, o.Registerer, o.Local = st.Log, st.Metrics, p.Local
 	if st.Platform, err = Open(ctx, o); err != nil {
 		return nil, err
 	}
