@@ -15,15 +15,12 @@
 package null
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null/mq"
@@ -52,14 +49,21 @@ func (o *Options) Validate() error {
 	return errors.Join(append(errs, o.Tables.Validate(), o.Queues.Validate())...)
 }
 
-// Endpoint answers for both services. It is an http.Handler.
+// LimitAsAWS sets the limits of AWS.
+func (o *Options) LimitAsAWS() {
+	aws := mq.AWSOptions()
+	o.Tables, o.Queues.InFlight, o.Queues.FIFOCalls = table.AWSLimits(), aws.InFlight, aws.FIFOCalls
+}
+
+// Endpoint answers for both services.
 type Endpoint struct {
-	opts    Options
-	Tables  *table.Engine
-	Queues  *mq.Engine
-	began   time.Time
-	buffers sync.Pool // of *buffers
-	calls   calls
+	// Tables and Queues are what it answers from.
+	Tables *table.Engine
+	Queues *mq.Engine
+
+	opts  Options
+	began time.Time
+	calls calls
 }
 
 // New returns an endpoint without tables and queues.
@@ -67,102 +71,45 @@ func New(o Options) (*Endpoint, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("null endpoint: %w", err)
 	}
-	e := &Endpoint{opts: o, Tables: table.New(o.Tables), Queues: mq.New(o.Queues), began: time.Now()}
-	e.calls.contentType = []string{"application/x-amz-json-1.0"}
-	e.buffers.New = func() any { return new(buffers) }
-	return e, nil
+	return &Endpoint{opts: o, Tables: table.New(o.Tables), Queues: mq.New(o.Queues), began: time.Now()}, nil
 }
-
-// buffers hold a request and its answer.
-type buffers struct{ in, out []byte }
-
-// maxRequest is far above what AWS takes: 16 MiB for a BatchWriteItem.
-const maxRequest = 32 << 20
-
-// keepBuffer is the largest buffer that is used again.
-const keepBuffer = 256 << 10
 
 const (
 	targetDynamoDB = "DynamoDB_20120810."
 	targetSQS      = "AmazonSQS."
 )
 
-// ServeHTTP implements http.Handler.
-func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	target := r.Header.Get("X-Amz-Target")
-	if target == "" {
-		e.serveOwn(w, r)
-		return
-	}
-	b, _ := e.buffers.Get().(*buffers)
-	defer func() {
-		if cap(b.in) <= keepBuffer && cap(b.out) <= keepBuffer {
-			e.buffers.Put(b)
-		}
-	}()
-	if err := b.read(r); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
+// Do answers one request to AWS, appending the body of the answer to out: target
+// is its X-Amz-Target, host its Host. A long poll ends with ctx. Nothing of in is
+// kept.
+func (e *Endpoint) Do(ctx context.Context, target, host string, in, out []byte) (status int, answer []byte) {
 	var failed *wire.Error
-	namespace := ""
-	out := b.out[:0]
+	var namespace string
+	n := len(out)
 	if op, ok := strings.CutPrefix(target, targetDynamoDB); ok {
 		namespace = table.Namespace
-		if e.pause(r, e.opts.LatencyDynamoDB) {
-			out, failed = e.Tables.Do(op, b.in, out)
-		}
+		pause(e.opts.LatencyDynamoDB)
+		out, failed = e.Tables.Do(op, in, out)
 	} else if op, ok := strings.CutPrefix(target, targetSQS); ok {
 		namespace = mq.Namespace
-		if e.pause(r, e.opts.LatencySQS) {
-			out, failed = e.Queues.Do(r.Context(), op, r.Host, b.in, out)
-		}
+		pause(e.opts.LatencySQS)
+		out, failed = e.Queues.Do(ctx, op, host, in, out)
 	} else {
 		failed = wire.Fault("UnknownOperationException", "neither DynamoDB nor SQS")
 	}
-	status := http.StatusOK
+	status = http.StatusOK
 	if failed != nil {
-		out, status = failed.Append(out[:0], namespace), failed.Status
+		out, status = failed.Append(out[:n], namespace), failed.Status
 	}
-	b.out = out
-	e.calls.add(target, len(b.in), len(out), failed)
-	h := w.Header()
-	h["Content-Type"] = e.calls.contentType
-	h["Content-Length"] = []string{strconv.Itoa(len(out))}
-	if namespace == table.Namespace {
-		h["X-Amz-Crc32"] = []string{strconv.FormatUint(uint64(crc32.ChecksumIEEE(out)), 10)}
-	}
-	w.WriteHeader(status)
-	_, _ = w.Write(out) //nolint:gosec // JSON for programs; who hung up gets no answer.
+	e.calls.add(target, len(in), len(out)-n, failed)
+	return status, out
 }
 
-// read reads the whole request.
-func (b *buffers) read(r *http.Request) error {
-	n := r.ContentLength
-	if n < 0 || n > maxRequest {
-		return errors.New("a request needs a length, and one that AWS would take")
-	}
-	if int64(cap(b.in)) < n {
-		b.in = make([]byte, n, n+n/4)
-	}
-	b.in = b.in[:n]
-	_, err := io.ReadFull(r.Body, b.in)
-	return err //nolint:wrapcheck // becomes the answer.
-}
-
-// pause waits as long as a request takes; false if the client hung up.
-func (e *Endpoint) pause(r *http.Request, mean time.Duration) bool {
+// pause waits as long as a request takes.
+func pause(mean time.Duration) {
 	if mean <= 0 {
-		return true
+		return
 	}
 	fixed := mean * 4 / 5
-	d := fixed + time.Duration(min(rand.ExpFloat64(), 20)*float64(mean-fixed)) //nolint:gosec // jitter.
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-r.Context().Done():
-		return false
-	}
+	time.Sleep(fixed + time.Duration(min(rand.ExpFloat64(), 20)*float64(mean-fixed))) //nolint:gosec // jitter.
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,9 +21,8 @@ import (
 
 // own asks the endpoint's own interface.
 func own(e *null.Endpoint, method, path string) (status int, text string) {
-	w := httptest.NewRecorder()
-	e.ServeHTTP(w, httptest.NewRequest(method, path, http.NoBody))
-	return w.Code, w.Body.String()
+	status, answer := e.Own(method, path)
+	return status, string(answer)
 }
 
 func TestFilledRowsAreReadWrittenAndDeletedLikeAnyOthers(t *testing.T) {
@@ -242,10 +240,9 @@ func TestLatencyIsWaitedForAndItsMeanHolds(t *testing.T) {
 		e, err := null.New(null.Options{LatencyDynamoDB: 5 * time.Millisecond, LatencySQS: 10 * time.Millisecond})
 		require.NoError(t, err)
 		ask := func(target string) time.Duration {
-			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{}`)).WithContext(t.Context())
-			r.Header.Set("X-Amz-Target", target)
 			began := time.Now()
-			e.ServeHTTP(httptest.NewRecorder(), r)
+			status, _ := e.Do(t.Context(), target, "null", []byte(`{}`), nil)
+			require.Equal(t, http.StatusOK, status)
 			return time.Since(began)
 		}
 		for target, mean := range map[string]time.Duration{"DynamoDB_20120810.ListTables": 5 * time.Millisecond, "AmazonSQS.ListQueues": 10 * time.Millisecond} {

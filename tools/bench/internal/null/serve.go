@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/myosin-jobs/myosin/pkg/settings"
-	"github.com/myosin-jobs/myosin/tools/bench/internal/null/mq"
-	"github.com/myosin-jobs/myosin/tools/bench/internal/null/table"
 )
 
-// Command are the settings of `bench endpoint`.
+// Command are the settings of `bench endpoint`. Bind makes them; a program of its
+// own takes [Options] and [New].
 type Command struct {
 	Options
 	// Addr is where it listens; port 0 takes a free one.
@@ -59,9 +57,7 @@ func (c *Command) Resolve() error {
 	switch c.Limits {
 	case "none", "":
 	case "aws":
-		c.Tables = table.AWSLimits()
-		aws := mq.AWSOptions()
-		c.Queues.InFlight, c.Queues.FIFOCalls = aws.InFlight, aws.FIFOCalls
+		c.LimitAsAWS()
 	default:
 		return fmt.Errorf("--limits %q; want none or aws", c.Limits)
 	}
@@ -79,9 +75,6 @@ func (c *Command) Resolve() error {
 	c.Tables.Physical, c.Tables.Burst, c.Queues.Calls = c.parts, c.burst, c.calls
 	return c.Validate()
 }
-
-// stopWait is how long requests under way have to end: long polls do at once.
-const stopWait = 2 * time.Second
 
 // Serve serves until ctx ends. It writes one line to out once it listens:
 // "bench-endpoint http://127.0.0.1:4577".
@@ -106,26 +99,4 @@ func (c *Command) Serve(ctx context.Context, in io.Reader, out io.Writer) error 
 		return errors.Join(fmt.Errorf("null endpoint: %w", err), l.Close())
 	}
 	return e.Serve(ctx, l)
-}
-
-// Serve serves on a listener until ctx ends, which ends the long polls too.
-func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
-		Handler: e, ReadHeaderTimeout: time.Minute, IdleTimeout: 5 * time.Minute,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("null endpoint: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
-	defer cancel()
-	if srv.Shutdown(grace) != nil {
-		_ = srv.Close() // whoever is still connected is cut off
-	}
-	<-ended //nolint:errcheck // it says that the server was closed.
-	return nil
 }

@@ -20,8 +20,7 @@ import (
 
 // calls counts requests by operation.
 type calls struct {
-	by          sync.Map // target to *call
-	contentType []string
+	by sync.Map // target to *call
 }
 
 type call struct{ n, failed, in, out atomic.Int64 }
@@ -94,39 +93,44 @@ func (e *Endpoint) Reset() {
 	e.Queues.Reset()
 }
 
-// serveOwn answers what is not for AWS's services.
-func (e *Endpoint) serveOwn(w http.ResponseWriter, r *http.Request) {
+// Own answers a request to the endpoint's own interface, by method and URI; see
+// the package's comment.
+func (e *Endpoint) Own(method, uri string) (status int, answer []byte) {
+	u, err := url.ParseRequestURI(uri)
+	if err != nil {
+		return http.StatusBadRequest, []byte(err.Error())
+	}
 	var out any = struct{}{}
 	switch {
-	case r.URL.Path == "/_stats":
+	case u.Path == "/_stats":
 		out = e.Stats()
-	case r.URL.Path == "/_health":
-	case r.Method != http.MethodPost:
-		http.NotFound(w, r)
-		return
-	case r.URL.Path == "/_reset":
-		if r.URL.Query().Get("keep") == "data" {
+	case u.Path == "/_health":
+	case method != http.MethodPost:
+		return http.StatusNotFound, []byte("GET /_stats, POST /_reset, POST /_fill")
+	case u.Path == "/_reset":
+		if u.Query().Get("keep") == "data" {
 			e.ResetStats()
 		} else {
 			e.Reset()
 		}
-	case r.URL.Path == "/_fill":
+	case u.Path == "/_fill":
 		began := time.Now()
-		name, f, err := fillOf(r.URL.Query())
+		name, f, err := fillOf(u.Query())
 		if err == nil {
 			err = e.Tables.Fill(name, f)
 		}
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+			return http.StatusBadRequest, []byte(err.Error())
 		}
 		out = map[string]any{"rows": f.Rows, "took_ms": time.Since(began).Milliseconds()}
 	default:
-		http.NotFound(w, r)
-		return
+		return http.StatusNotFound, []byte("GET /_stats, POST /_reset, POST /_fill")
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out) // who hung up gets no answer
+	answer, err = json.Marshal(out)
+	if err != nil { // cannot happen
+		return http.StatusInternalServerError, []byte(err.Error())
+	}
+	return http.StatusOK, append(answer, '\n')
 }
 
 // fillOf reads the query of /_fill.

@@ -2,7 +2,7 @@ package null_test
 
 import (
 	"context"
-	"net/http/httptest"
+	"net"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -28,15 +28,17 @@ func start(t testing.TB, o null.Options) (*null.Endpoint, aws.Config) {
 	t.Helper()
 	e, err := null.New(o)
 	require.NoError(t, err)
-	srv := httptest.NewServer(e)
-	t.Cleanup(srv.Close)
-	cfg, err := awsclient.Load(t.Context(), awsclient.Options{Endpoint: srv.URL, Region: "us-east-1"})
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- e.Serve(ctx, l) }()
 	t.Cleanup(func() {
-		if c, ok := cfg.HTTPClient.(interface{ CloseIdleConnections() }); ok {
-			c.CloseIdleConnections()
-		}
+		stop()
+		require.NoError(t, <-served)
 	})
+	cfg, err := awsclient.Load(t.Context(), awsclient.Options{Endpoint: "http://" + l.Addr().String(), Region: "us-east-1"})
+	require.NoError(t, err)
 	return e, cfg
 }
 

@@ -103,7 +103,7 @@ func (e *Engine) create(name string, attrs map[string]string) *wire.Error {
 	if fifo != (attrs["FifoQueue"] == "true") {
 		return invalid("The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo suffix.")
 	}
-	q := &queue{name: name, fifo: fifo, attrs: make(map[string]string), taken: make(map[uint64]*message)}
+	q := &queue{name: name, fifo: fifo, maxFlying: e.opts.InFlight, attrs: make(map[string]string), taken: make(map[uint64]*message)}
 	q.set(attrs)
 	if e.opts.Sink && strings.Contains(name, "-svc-") && !strings.HasSuffix(strings.TrimSuffix(name, ".fifo"), "-dlq") {
 		q.sink = newSink(strings.HasSuffix(strings.TrimSuffix(name, ".fifo"), "-urgent"))

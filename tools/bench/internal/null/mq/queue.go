@@ -21,6 +21,7 @@ type queue struct {
 	maxSize     int
 	deadLetters string // name of the queue; empty: none
 	maxReceives uint32
+	maxFlying   int // messages in flight; 0: no limit
 	removed     bool
 
 	messages ring[*message] // ready ones, and some that are gone; FIFO: unused
@@ -106,7 +107,13 @@ func (q *queue) wake(now int64) {
 // receivable is how many messages a receive would find now, roughly.
 func (q *queue) receivable() int {
 	if q.fifo {
+		if q.maxFlying > 0 && q.inFlight >= q.maxFlying {
+			return 0
+		}
 		return len(q.groups.free) * maxEntries
+	}
+	if q.maxFlying > 0 {
+		return min(q.visible, q.maxFlying-q.inFlight)
 	}
 	return q.visible
 }

@@ -77,6 +77,7 @@ func (e *Engine) receive(ctx context.Context, body, dst []byte) ([]byte, *wire.E
 	if wait < 0 {
 		wait = int64(number(q.attrs["ReceiveMessageWaitTimeSeconds"], 0))
 	}
+	long := wait > 0
 	var timer *time.Timer
 	empty := len(dst)
 	for {
@@ -91,8 +92,8 @@ func (e *Engine) receive(ctx context.Context, body, dst []byte) ([]byte, *wire.E
 		}
 		now := time.Now().UnixNano()
 		most := r.most
-		if limit := e.opts.InFlight; limit > 0 {
-			if most = min(most, limit-q.inFlight); most <= 0 && wait == 0 {
+		if limit := q.maxFlying; limit > 0 {
+			if most = min(most, limit-q.inFlight); most <= 0 && !long {
 				q.advance(now)
 				q.mu.Unlock()
 				return dst, wire.Fault(codeOverLimit, "Too many messages in flight")

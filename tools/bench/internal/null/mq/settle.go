@@ -147,9 +147,7 @@ func (q *queue) settle(op string, entries []settling, outcomes []outcome) *wire.
 			outcomes[i] = q.setVisibility(s.receipt, time.Duration(max(0, s.timeout))*time.Second, now)
 		}
 	}
-	if q.fifo || op != opDelete {
-		q.wake(now)
-	}
+	q.wake(now) // a FIFO group or a place in flight may have come free
 	return nil
 }
 
