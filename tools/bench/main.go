@@ -15,6 +15,7 @@ import (
 	"github.com/myosin-jobs/myosin/tools/bench/internal/core"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/dynein"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/engine"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/fleet"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 )
@@ -23,6 +24,7 @@ const usage = `bench measures what the platform does on this machine.
 
   bench core     submit at a rate, deliver, and account for every job
   bench dynein   the published Dynein algorithm as we read it, as a baseline
+  bench null     the processes over an endpoint that costs next to nothing: CPU, requests, scaling, waves
   bench endpoint an AWS endpoint that costs next to nothing, to measure over
   bench help     this text; bench <command> --help lists its flags
 
@@ -40,6 +42,10 @@ func run(args []string) int {
 	switch command {
 	case engine.Command:
 		return status(engine.Serve(os.Stdin, os.Stdout))
+	case "null":
+		return overNull(args)
+	case fleet.Command:
+		return process(args)
 	case "endpoint":
 		return endpoint(args)
 	case "dynein":

@@ -1,0 +1,364 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/myosin-jobs/myosin/pkg/client"
+	"github.com/myosin-jobs/myosin/pkg/platform"
+	"github.com/myosin-jobs/myosin/pkg/registry"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
+)
+
+const (
+	look = 100 * time.Millisecond
+	// settle is how long processes get to start and to read what is due soon.
+	settle = 6 * time.Second
+	// drainRate is how fast submissions are surely drained, for choosing the first due time.
+	drainRate = 1500
+)
+
+// fleet is one run.
+type fleet struct {
+	o        Options
+	endpoint *process
+	url      string
+	p        *platform.Platform
+	services []string
+	triggers string // the table
+	http     http.Client
+}
+
+// Run measures. The error is of a run that could not be made; what became of the
+// jobs stands in the report.
+func Run(ctx context.Context, o Options) (r *Report, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	f := &fleet{o: o}
+	if err := f.open(ctx); err != nil {
+		return nil, fmt.Errorf("bench null: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.endpoint.stop()) }()
+	r = &Report{Options: o}
+	if err := f.run(ctx, r); err != nil {
+		return nil, fmt.Errorf("bench null: %w", err)
+	}
+	return r, nil
+}
+
+// open starts the endpoint and makes the installation on it.
+func (f *fleet) open(ctx context.Context) error {
+	e, err := start(ctx, "endpoint", "endpoint", "--addr", "127.0.0.1:0", "--stdin", "--sink", "--limits", f.o.Limits,
+		"--latency-dynamodb", f.o.LatencyDynamoDB.String(), "--latency-sqs", f.o.LatencySQS.String())
+	if err != nil {
+		return err
+	}
+	f.endpoint = e
+	for e.out.Scan() && f.url == "" {
+		if text, ok := strings.CutPrefix(e.out.Text(), "bench-endpoint "); ok {
+			f.url = text
+			break
+		}
+	}
+	if f.url == "" {
+		return errors.Join(errors.New("the endpoint did not start"), e.stop())
+	}
+	if f.p, err = platform.Open(ctx, platform.Options{Endpoint: f.url}); err != nil {
+		return errors.Join(err, e.stop())
+	}
+	f.triggers = f.p.Names.Triggers()
+	if err := f.install(ctx); err != nil {
+		return errors.Join(err, e.stop())
+	}
+	return nil
+}
+
+func (f *fleet) install(ctx context.Context) error {
+	if _, err := f.p.Ensure(ctx, f.o.Partitions); err != nil {
+		return err
+	}
+	for i := range f.o.Services {
+		name := fmt.Sprintf("s%d", i) // as the endpoint names those it fills in
+		if _, err := f.p.EnsureService(ctx, registry.Service{Name: name}, f.o.Urgent > 0); err != nil {
+			return err
+		}
+		f.services = append(f.services, name)
+	}
+	_, err := f.p.Services.Refresh(ctx)
+	return err
+}
+
+func (f *fleet) run(ctx context.Context, r *Report) error {
+	o := &f.o
+	if o.Rows > 0 {
+		year := time.Now().AddDate(1, 0, 0)
+		if err := f.fill(ctx, o.Rows, "standard", year, year.Add(24*time.Hour)); err != nil {
+			return err
+		}
+	}
+	if o.Idle > 0 {
+		return f.idle(ctx, r)
+	}
+	var first time.Time
+	switch {
+	case o.Submit:
+		first = time.Now().Add(time.Duration(float64(o.Jobs)/drainRate*float64(time.Second)) + 2*settle)
+		if err := f.submit(ctx, r, first); err != nil {
+			return err
+		}
+		if late := time.Until(first) < settle; late {
+			return errors.New("the machine is too slow: jobs fell due before all were stored; give fewer --jobs")
+		}
+	default:
+		first = time.Now().Add(2*settle + time.Duration(o.Jobs/500)*time.Millisecond).Add(-o.Overdue)
+		if err := f.fill(ctx, o.Jobs, "standard", first, first.Add(o.span())); err != nil {
+			return err
+		}
+		if err := f.fill(ctx, o.Urgent, "urgent", first, first.Add(o.span())); err != nil {
+			return err
+		}
+	}
+	return f.dispatch(ctx, r, first)
+}
+
+// fill lays rows into the table.
+func (f *fleet) fill(ctx context.Context, rows int, lane string, from, to time.Time) error {
+	if rows == 0 {
+		return nil
+	}
+	q := url.Values{
+		"table": {f.triggers}, "rows": {strconv.Itoa(rows)}, "partitions": {strconv.Itoa(f.o.Partitions)}, "lane": {lane},
+		"services": {strconv.Itoa(f.o.Services)}, "payload": {strconv.Itoa(f.o.Payload)}, "seed": {strconv.Itoa(rand.IntN(1 << 30))}, //nolint:gosec // a load.
+		"from": {from.UTC().Format(time.RFC3339Nano)}, "to": {to.UTC().Format(time.RFC3339Nano)},
+	}
+	return f.ask(ctx, http.MethodPost, "/_fill?"+q.Encode(), nil)
+}
+
+// submit sends the jobs through an inbound process and measures it.
+func (f *fleet) submit(ctx context.Context, r *Report, first time.Time) error {
+	p, err := start(ctx, "inbound", Command, f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
+	if err != nil {
+		return err
+	}
+	jobs, err := f.p.Client(ctx)
+	if err != nil {
+		return errors.Join(err, p.stop())
+	}
+	if err := pause(ctx, time.Second); err != nil {
+		return errors.Join(err, p.stop())
+	}
+	began := time.Now()
+	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
+		return errors.Join(err, p.stop())
+	}
+	before, _, err := used([]*process{p})
+	if err != nil {
+		return errors.Join(err, p.stop())
+	}
+	payload := strings.Repeat("x", f.o.Payload)
+	var sending errgroup.Group
+	sending.SetLimit(4)
+	const batch = 100
+	for at := 0; at < f.o.Jobs && ctx.Err() == nil; at += batch {
+		sending.Go(func() error {
+			var requests []client.Request
+			for i := at; i < min(at+batch, f.o.Jobs); i++ {
+				due := first.Add(time.Duration(float64(i) / f.o.Rate * float64(time.Second)))
+				requests = append(requests, client.Request{Service: f.services[i%len(f.services)], Payload: payload, Options: []client.Option{client.At(due)}})
+			}
+			for _, res := range jobs.ScheduleBatch(ctx, requests) {
+				if res.Err != nil {
+					return res.Err
+				}
+			}
+			return nil
+		})
+	}
+	if err := errors.Join(sending.Wait(), ctx.Err()); err != nil {
+		return errors.Join(err, p.stop())
+	}
+	stats, err := f.until(ctx, time.Now().Add(f.o.Patience), func(s *null.Stats) bool { return s.DynamoDB.Rows[f.triggers] >= f.o.Jobs })
+	if err != nil {
+		return errors.Join(err, p.stop())
+	}
+	after, _, err := used([]*process{p})
+	r.Inbound = Phase{CPU: after - before, Took: time.Since(began), Stats: stats}
+	return errors.Join(err, p.stop())
+}
+
+// dispatch starts the schedulers and measures them until all is delivered.
+func (f *fleet) dispatch(ctx context.Context, r *Report, first time.Time) error {
+	ps, err := f.schedulers(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, p := range ps {
+			_ = p.stop() // measured already
+		}
+	}()
+	if f.o.Overdue == 0 {
+		fmt.Fprintf(f.o.Progress, "bench: the first job is due in %s\n", time.Until(first).Round(time.Millisecond))
+		if err := pause(ctx, time.Until(first)-500*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
+		return err
+	}
+	before, _, err := used(ps)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if began.Before(first) {
+		began = first
+	}
+	total := int64(f.o.Jobs + f.o.Urgent)
+	last := began.Add(f.o.span())
+	stats, err := f.until(ctx, last.Add(f.o.Patience), func(s *null.Stats) bool {
+		return s.SQS.Sink.Messages >= total && s.DynamoDB.Rows[f.triggers] <= 1+f.o.Rows // the settings row
+	})
+	if err != nil {
+		return err
+	}
+	after, peak, err := used(ps)
+	lastAt := int64(0)
+	for _, l := range stats.SQS.Sink.Lanes {
+		lastAt = max(lastAt, l.LastMs)
+	}
+	r.Scheduler = Phase{CPU: after - before, Took: time.UnixMilli(lastAt).Sub(began), Stats: stats, Peak: peak}
+	return err
+}
+
+// idle watches the schedulers with nothing due.
+func (f *fleet) idle(ctx context.Context, r *Report) error {
+	ps, err := f.schedulers(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, p := range ps {
+			_ = p.stop()
+		}
+	}()
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
+		return err
+	}
+	before, _, err := used(ps)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := pause(ctx, f.o.Idle); err != nil {
+		return err
+	}
+	after, peak, err := used(ps)
+	if err != nil {
+		return err
+	}
+	r.Scheduler = Phase{CPU: after - before, Took: time.Since(began), Peak: peak}
+	return f.ask(ctx, http.MethodGet, "/_stats", &r.Scheduler.Stats)
+}
+
+func (f *fleet) schedulers(ctx context.Context) (ps []*process, err error) {
+	for i := range f.o.Schedulers {
+		profile := ""
+		if i == 0 {
+			profile = f.profile("")
+		}
+		p, err := start(ctx, fmt.Sprintf("scheduler %d", i), Command, profile, "scheduler", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn",
+			"--member-index", strconv.Itoa(i), "--member-count", strconv.Itoa(f.o.Schedulers), "--send-linger", f.o.Linger.String())
+		if err != nil {
+			for _, p := range ps {
+				err = errors.Join(err, p.stop())
+			}
+			return nil, err
+		}
+		ps = append(ps, p)
+	}
+	return ps, nil
+}
+
+// profile names the file of a process's CPU profile.
+func (f *fleet) profile(suffix string) string {
+	if f.o.Profile == "" {
+		return ""
+	}
+	return f.o.Profile + suffix
+}
+
+// until polls the endpoint's counts until done, or the deadline, which is no error.
+func (f *fleet) until(ctx context.Context, deadline time.Time, done func(*null.Stats) bool) (s null.Stats, err error) {
+	told := time.Now()
+	for {
+		s = null.Stats{}
+		if err := f.ask(ctx, http.MethodGet, "/_stats", &s); err != nil {
+			return s, err
+		}
+		if done(&s) || time.Now().After(deadline) {
+			return s, nil
+		}
+		if time.Since(told) > 5*time.Second {
+			told = time.Now()
+			fmt.Fprintf(f.o.Progress, "bench: %d delivered, %d rows\n", s.SQS.Sink.Messages, s.DynamoDB.Rows[f.triggers])
+		}
+		if err := pause(ctx, look); err != nil {
+			return s, err
+		}
+	}
+}
+
+// ask asks the endpoint's own interface.
+func (f *fleet) ask(ctx context.Context, method, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, f.url+path, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask the endpoint: %w", err)
+	}
+	resp, err := f.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the endpoint: %w", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	err = errors.Join(err, resp.Body.Close())
+	switch {
+	case err != nil:
+	case resp.StatusCode != http.StatusOK:
+		err = fmt.Errorf("%s: %s", resp.Status, body)
+	case into != nil:
+		err = json.Unmarshal(body, into)
+	}
+	if err != nil {
+		return fmt.Errorf("ask the endpoint: %w", err)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
