@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -30,6 +31,10 @@ type Process struct {
 	LogLevel  string
 	// Grace is for the whole shutdown; it must fit into the pod's.
 	Grace time.Duration
+	// GCPercent and MemoryLimit (bytes, soft) are the runtime's, where GOGC and
+	// GOMEMLIMIT do not say otherwise; 0 leaves the runtime's own. Memory is
+	// cheap beside the CPU that collecting costs: compare with `bench null`.
+	GCPercent, MemoryLimit int
 	// Index and Count number the processes of this kind, from 0.
 	Index, Count int
 
@@ -46,7 +51,7 @@ type Process struct {
 func NewProcess(name, addr string) Process {
 	return Process{
 		Name: name, Prefix: DefaultPrefix, Addr: addr, LogFormat: "json", LogLevel: "info",
-		Grace: 25 * time.Second, Count: 1,
+		Grace: 25 * time.Second, Count: 1, GCPercent: 400, MemoryLimit: 384 << 20,
 	}
 }
 
@@ -60,6 +65,8 @@ func (p *Process) Settings(s *settings.Set) {
 	s.StringVar(&p.LogFormat, "log-format", "MYOSIN_LOG_FORMAT", "json or text")
 	s.StringVar(&p.LogLevel, "log-level", "MYOSIN_LOG_LEVEL", "debug, info, warn or error")
 	s.DurationVar(&p.Grace, "grace", "MYOSIN_GRACE", "for the whole shutdown; must fit into the pod's grace period")
+	s.IntVar(&p.GCPercent, "gc-percent", "MYOSIN_GC_PERCENT", "garbage collection target where GOGC is not set: more is less CPU and more memory, up to the limit; 0 for the runtime's own")
+	s.IntVar(&p.MemoryLimit, "memory-limit", "MYOSIN_MEMORY_LIMIT", "soft memory limit in bytes where GOMEMLIMIT is not set; 0 for none")
 	s.IntVar(&p.Index, "member-index", env+"MEMBER_INDEX", "number of this process among its kind, from 0")
 	s.IntVar(&p.Count, "member-count", env+"MEMBER_COUNT", "number of processes of its kind")
 }
@@ -92,12 +99,23 @@ func (p *Process) Start(ctx context.Context, o Options) (*Started, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
+	p.collect()
 	o.Prefix, o.Endpoint, o.Region = p.Prefix, p.Endpoint, p.Region
 	o.Log, o.Registerer, o.Local = st.Log, st.Metrics, p.Local
 	if st.Platform, err = Open(ctx, o); err != nil {
 		return nil, err
 	}
 	return st, nil
+}
+
+// collect tells the garbage collector what the settings say.
+func (p *Process) collect() {
+	if _, set := os.LookupEnv("GOGC"); !set && p.GCPercent > 0 {
+		debug.SetGCPercent(p.GCPercent)
+	}
+	if _, set := os.LookupEnv("GOMEMLIMIT"); !set && p.MemoryLimit > 0 {
+		debug.SetMemoryLimit(int64(p.MemoryLimit))
+	}
 }
 
 // Owner returns a name for one start of one process: its host and something
