@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/storm"
+)
+
+// envRun is set where tests are to start real processes.
+const envRun = "MYOSIN_E2E"
+
+// TestMain lets the test's program be the children of a run, as chaos itself is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && strings.HasSuffix(os.Args[1], "-process") {
+		os.Exit(run(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+func TestChaosBreaksNoPromise(t *testing.T) {
+	if os.Getenv(envRun) == "" {
+		t.Skip("starts real processes for minutes: make e2e runs it (part chaos)")
+	}
+	for _, seed := range []uint64{1, 2} {
+		t.Run(fmt.Sprintf("Seed%d", seed), func(t *testing.T) {
+			t.Parallel()
+			var schedule, account bytes.Buffer
+			err := storms(t.Context(), storm.Options{
+				Seed: seed, Duration: 3 * time.Minute, Rate: 40, Inbounds: 2, Schedulers: 3, Workers: 2, Progress: &schedule,
+			}, false, &account)
+			require.NoError(t, err, "%s\n%s", schedule.String(), account.String())
+			t.Log(account.String())
+		})
+	}
+}
+
+func TestWrongFlagsAreToldTogether(t *testing.T) {
+	err := (&storm.Options{Duration: time.Minute, Rate: -1, Endpoint: "localhost"}).Validate()
+	for _, part := range []string{"duration", "rate", "endpoint", "inbounds", "schedulers", "workers"} {
+		require.ErrorContains(t, err, part)
+	}
+}

@@ -1,0 +1,173 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/journal"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/owner"
+)
+
+// The reasons there are for a trigger to be sent, or handled, once more.
+const (
+	whyReply     = "reply to a send lost"
+	whyKill      = "killed between send and completion"
+	whyFreeze    = "frozen between claim and completion"
+	whyCompleted = "no completion got through"
+	whyAgain     = "submission came again after the delivery"
+	whyCopy      = "the queue delivered a copy"
+	whyDelete    = "the worker's delete did not get through"
+	whyWorker    = "the worker was killed or frozen"
+)
+
+// duplicates wants a reason for every send after the first: between the two, and
+// of the very process that made the one before, or of the submission.
+func (au *auditor) duplicates(o *Order, events, sent []journal.Event) {
+	for i := range sent {
+		// What a kill may cost: sent, not completed, whether or not it came twice.
+		if au.disturbed("killed", sent[i].By, sent[i].At, time.Time{}) && !completed(events, &sent[i], time.Time{}) {
+			au.a.HeldAtKills++
+		}
+		if i == 0 {
+			continue
+		}
+		au.a.DuplicateSends++
+		why := au.reason(events, &sent[i-1], &sent[i])
+		if why == "" {
+			au.a.Unexplained++
+			au.breach(o.ID, "sent %d times, and nothing explains number %d", len(sent), i+1)
+			continue
+		}
+		au.a.Why[why]++
+	}
+}
+
+func (au *auditor) reason(events []journal.Event, before, next *journal.Event) string {
+	if storedAgain(events, before, next) {
+		return whyAgain
+	}
+	done := completed(events, before, next.At)
+	switch {
+	case done:
+		return ""
+	case !before.Answered:
+		return whyReply
+	case au.disturbed("killed", before.By, before.At, next.At):
+		return whyKill
+	case au.disturbed("frozen", before.By, before.At, next.At),
+		au.disturbed("frozen", next.By, before.At, next.At):
+		return whyFreeze
+	case faultyCompletions(events, before, next):
+		return whyCompleted
+	}
+	return ""
+}
+
+// disturbed reports whether a process was killed or frozen in a time; no end
+// means until now.
+func (au *auditor) disturbed(kind, by string, from, to time.Time) bool {
+	if to.IsZero() {
+		to = time.Now()
+	}
+	for _, d := range au.f.Disturbances {
+		if d.Kind == kind && d.By == by && d.overlaps(from, to) {
+			return true
+		}
+	}
+	return false
+}
+
+// completed reports whether the sender deleted the row after a send, and before
+// the next one if there is a next.
+func completed(events []journal.Event, send *journal.Event, next time.Time) bool {
+	for _, e := range events {
+		if e.What == journal.Remove && e.Applied && e.By == send.By && e.At.After(send.At) && (next.IsZero() || e.At.Before(next)) {
+			return true
+		}
+	}
+	return false
+}
+
+// faultyCompletions reports whether the sender tried to complete the row before
+// it was sent again, and a fault befell every try.
+func faultyCompletions(events []journal.Event, before, next *journal.Event) bool {
+	tries := 0
+	for _, e := range events {
+		if e.What != journal.Remove || e.By != before.By || e.At.Before(before.At) || e.At.After(next.At) {
+			continue
+		}
+		if e.Fault == "" {
+			return false
+		}
+		tries++
+	}
+	return tries > 0
+}
+
+// storedAgain reports whether a row was inserted between two sends although
+// there had been one, from a submission that came more than once.
+func storedAgain(events []journal.Event, before, next *journal.Event) bool {
+	inserted, unheard, came := false, false, 0
+	for _, e := range events {
+		if e.At.After(next.At) {
+			break
+		}
+		switch {
+		case e.What == journal.Insert && e.Applied && e.At.After(before.At):
+			inserted = true
+		case e.What == journal.Insert && e.Applied:
+			unheard = unheard || !e.Answered // so it was inserted once more
+		case e.What == journal.Drain && e.Answered:
+			came++
+		}
+	}
+	return inserted && (came > 1 || unheard)
+}
+
+// handledAgain wants a reason for every message that was handled more than once.
+func (au *auditor) handledAgain(o *Order, events []journal.Event, handled []owner.Handled) {
+	times := make(map[string][]owner.Handled)
+	for _, h := range handled {
+		times[h.Message] = append(times[h.Message], h)
+	}
+	for message, hs := range times {
+		for i := 1; i < len(hs); i++ {
+			au.a.DuplicateHandlers++
+			why := au.againReason(events, message, &hs[i-1], &hs[i])
+			if why == "" {
+				au.a.Unexplained++
+				au.breach(o.ID, "message %s handled %d times, and nothing explains number %d", message, len(hs), i+1)
+				continue
+			}
+			au.a.Why[why]++
+		}
+	}
+}
+
+func (au *auditor) againReason(events []journal.Event, message string, before, next *owner.Handled) string {
+	received := next.At // by the one who handled it next
+	copied, refused, deleted := false, false, false
+	for _, e := range events {
+		if e.Message == message && e.What == journal.Receive && e.By == next.By && !e.At.After(next.At) {
+			received, copied = e.At, copied || e.Fault == "a copy"
+		}
+	}
+	for _, e := range events {
+		if e.Message == message && e.What == journal.Done && !e.At.After(received) {
+			refused = refused || !e.Applied && e.Fault != ""
+			deleted = deleted || e.Applied
+		}
+	}
+	switch {
+	case copied:
+		return whyCopy
+	case !deleted && au.anyOf(before.By, before.At, received), au.anyOf(next.By, received, next.At):
+		return whyWorker
+	case refused && !deleted:
+		return whyDelete
+	}
+	return ""
+}
+
+func (au *auditor) anyOf(by string, from, to time.Time) bool {
+	return au.disturbed("killed", by, from, to) || au.disturbed("frozen", by, from, to)
+}

@@ -1,0 +1,216 @@
+// Package storm owns a run of chaos: it starts the endpoint and the platform's
+// processes, loads them, plays a schedule of faults, waits until everything has
+// arrived, and gives the account.
+//
+// It owns none of the platform's code. A run is made by one call of [Run].
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/myosin-jobs/myosin/services/standalone/embedded"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/audit"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/plan"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/procs"
+)
+
+// Options configure [Run].
+type Options struct {
+	// Seed of the schedule.
+	Seed uint64
+	// Duration of the load and the faults, and the minute of calm that everything
+	// usually needs to arrive. At least [MinDuration].
+	Duration time.Duration
+	// Endpoint of all AWS services, which must check no signatures. Empty: the
+	// embedded one, in a process of its own.
+	Endpoint string
+	// Rate of submissions a second.
+	Rate float64
+	// Inbounds, Schedulers and Workers are the processes of each kind; 1 or more.
+	Inbounds, Schedulers, Workers int
+	// Keep leaves the processes' logs behind.
+	Keep bool
+	// Progress takes the schedule as it goes. Required.
+	Progress io.Writer
+}
+
+const (
+	calmFor = time.Minute
+	// MinDuration leaves room for a freeze of 70 s.
+	MinDuration = plan.MinLength + calmFor
+	// drainFor is the most that everything may take to arrive when the faults are
+	// over: a claim is recovered within two sweeps of a minute, and a message that
+	// was received is seen again after another.
+	drainFor = 4 * time.Minute
+	grace    = 25 * time.Second // that every process gives itself to stop
+	maxRate  = 2000
+)
+
+// Validate reports every option at fault, joined.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.Duration < MinDuration || o.Duration > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("duration is %s; want %s to 24h", o.Duration, MinDuration))
+	}
+	if o.Rate <= 0 || o.Rate > maxRate {
+		errs = append(errs, fmt.Errorf("rate is %g; want above 0, up to %d a second", o.Rate, maxRate))
+	}
+	for name, n := range map[string]int{"inbounds": o.Inbounds, "schedulers": o.Schedulers, "workers": o.Workers} {
+		if n < 1 || n > 20 {
+			errs = append(errs, fmt.Errorf("%s is %d; want 1 to 20", name, n))
+		}
+	}
+	if u, err := url.Parse(o.Endpoint); o.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http") {
+		errs = append(errs, fmt.Errorf("endpoint is %q; want http://host:port", o.Endpoint))
+	}
+	return errors.Join(errs...)
+}
+
+// Commands are the arguments by which this program becomes another process of
+// the run; see main.
+const (
+	KeeperCommand    = "keeper-process"
+	EngineCommand    = "engine-process"
+	WorkerCommand    = "worker-process"
+	SchedulerCommand = "scheduler-process"
+	InboundCommand   = "inbound-process"
+	// OffsetEnv is by how much a scheduler's or inbound's clock is off.
+	OffsetEnv = "MYOSIN_CHAOS_CLOCK_OFFSET"
+)
+
+// The owning services: the queue of parcels is the one that gets deleted.
+const (
+	orders  = "orders"
+	parcels = "parcels"
+)
+
+// Services are those that the workers consume.
+func Services() []string { return []string{orders, parcels} }
+
+// Report is what a run came to.
+type Report struct {
+	Seed     uint64         `json:"seed"`
+	Endpoint string         `json:"endpoint"`
+	Seconds  float64        `json:"seconds"`
+	Drained  float64        `json:"drained_after_seconds"`
+	Faults   map[string]int `json:"faults"`
+	Logs     string         `json:"logs,omitempty"`
+	*audit.Account
+}
+
+// Run makes one run. The error is of the run itself; breaches are in the report.
+func Run(ctx context.Context, o Options) (r *Report, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "myosin-chaos-")
+	if err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	removes := dir
+	if o.Keep {
+		removes = ""
+	}
+	w := &world{o: o, dir: dir, start: time.Now(), say: &progress{out: o.Progress}, faults: make(map[string]int)}
+	if w.keeper, err = procs.StartKeeper(os.Environ(), KeeperCommand, removes); err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	defer w.keeper.Close()
+	defer w.close()
+	if err := w.build(ctx); err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	if r, err = w.run(ctx); err != nil {
+		return nil, fmt.Errorf("chaos: %w", err)
+	}
+	if o.Keep {
+		r.Logs = dir
+	}
+	return r, nil
+}
+
+// run is the life of a world that is built.
+func (w *world) run(ctx context.Context) (*Report, error) {
+	length := w.o.Duration - calmFor
+	w.start = time.Now()
+	w.say.start = w.start
+	w.say.line("seed %d: %g submissions/s and faults for %s, on %s", w.o.Seed, w.o.Rate, length, w.endpoint)
+	events := plan.Make(plan.Options{Seed: w.o.Seed, Length: length, Places: w.places(), Queue: parcels, Caller: caller})
+	live, stop := context.WithTimeout(ctx, length)
+	var all sync.WaitGroup
+	all.Go(func() { w.load(live) })
+	all.Go(func() { w.watch(live) })
+	for i := range events {
+		all.Go(func() { w.happen(ctx, &events[i]) })
+	}
+	all.Wait()
+	stop()
+	w.calls.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	calm := time.Now()
+	w.say.line("the faults are over")
+	w.heal(ctx)
+	drained := w.drain(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	took := time.Since(calm)
+	w.shutDown()
+	account, err := w.verdict(ctx, drained)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{
+		Seed: w.o.Seed, Endpoint: w.endpoint, Seconds: time.Since(w.start).Seconds(), Drained: took.Seconds(),
+		Faults: w.counts(), Account: account,
+	}
+	return r, nil
+}
+
+// counts sums up the faults that were injected.
+func (w *world) counts() map[string]int {
+	w.mu.Lock()
+	out := maps.Clone(w.faults)
+	w.mu.Unlock()
+	for _, s := range w.slots {
+		for kind, n := range s.faults.Counts() {
+			out[string(kind)] += n
+		}
+	}
+	return out
+}
+
+// environ is the environment of a process on an endpoint.
+func environ(endpoint, prefix string) []string {
+	env := slices.DeleteFunc(embedded.Environ(os.Environ(), ""), func(kv string) bool { return strings.HasPrefix(kv, "MYOSIN_") })
+	return append(env, "AWS_ENDPOINT_URL="+endpoint, "MYOSIN_PREFIX="+prefix)
+}
+
+// progress prints lines with the time since the start.
+type progress struct {
+	start time.Time
+	mu    sync.Mutex
+	out   io.Writer
+}
+
+func (p *progress) line(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since := 0.0
+	if !p.start.IsZero() {
+		since = time.Since(p.start).Seconds()
+	}
+	_, _ = fmt.Fprintf(p.out, "%7.1fs  %s\n", since, fmt.Sprintf(format, args...)) // a terminal that is gone
+}

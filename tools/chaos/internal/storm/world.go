@@ -1,0 +1,260 @@
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/myosin-jobs/myosin/pkg/client"
+	"github.com/myosin-jobs/myosin/pkg/platform"
+	"github.com/myosin-jobs/myosin/pkg/registry"
+	"github.com/myosin-jobs/myosin/pkg/trigger"
+	"github.com/myosin-jobs/myosin/services/standalone/embedded"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/audit"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/journal"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/procs"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/proxy"
+)
+
+const (
+	// partitions a lane: the embedded engine reads the whole table for each query.
+	partitions = 9
+	caller     = "caller"
+	startWait  = time.Minute
+)
+
+// world is one installation, the processes that run it, and what is known of
+// both.
+type world struct {
+	o        Options
+	dir      string
+	start    time.Time
+	say      *progress
+	keeper   *procs.Keeper
+	engine   *procs.Process // nil: not ours
+	endpoint string
+	target   *url.URL
+	env      []string
+
+	p        *platform.Platform // straight to the endpoint
+	buffers  platform.Buffers
+	services map[string]registry.Service
+	jobs     *client.Client // through the callers' proxy
+	way      *proxy.Proxy
+
+	ledger  *audit.Ledger
+	journal *journal.Journal
+	copies  *proxy.Copies
+	slots   []*slot
+	calls   sync.WaitGroup // cancels, moves and repeats that the load brings
+	busy    chan struct{}  // of them at once
+
+	mu        sync.Mutex
+	facts     audit.Facts
+	starts    map[string]*started // every process start
+	faults    map[string]int
+	submitted int
+}
+
+// build makes endpoint, installation and processes.
+func (w *world) build(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	if err := w.compile(ctx); err != nil {
+		return err
+	}
+	if err := w.reach(ctx); err != nil {
+		return err
+	}
+	prefix := fmt.Sprintf("c%08x", rand.Uint32()) //nolint:gosec // a name.
+	w.ledger, w.journal, w.copies = audit.NewLedger(), journal.New(journal.Names{Prefix: prefix}), proxy.NewCopies()
+	w.starts, w.services = make(map[string]*started), make(map[string]registry.Service)
+	w.facts.Deleted, w.busy = make(map[string][]time.Time), make(chan struct{}, 8)
+	var err error
+	if w.p, err = platform.Open(ctx, platform.Options{Prefix: prefix, Endpoint: w.endpoint}); err != nil {
+		return err
+	}
+	if w.buffers, err = w.p.Ensure(ctx, partitions); err != nil {
+		return err
+	}
+	for _, name := range Services() {
+		if w.services[name], err = w.p.EnsureService(ctx, registry.Service{Name: name}, true); err != nil {
+			return err
+		}
+	}
+	w.addSlots()
+	if err := w.openClient(ctx, prefix); err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range w.slots {
+		if s.role != caller {
+			errs = append(errs, w.launch(ctx, s, 0))
+		}
+	}
+	for _, s := range w.slots {
+		errs = append(errs, w.ready(ctx, s.now))
+	}
+	return errors.Join(errs...)
+}
+
+// compile makes the programs as a release would.
+func (w *world) compile(ctx context.Context) error {
+	const module = "github.com/myosin-jobs/myosin/services/"
+	w.say.line("building inbound and scheduler")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", w.dir+string(filepath.Separator), module+"inbound", module+"scheduler") //nolint:gosec // a directory of our own.
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs (run it inside the module): %w\n%s", err, out)
+	}
+	return nil
+}
+
+var engineURL = regexp.MustCompile(`engine at (\S+)`)
+
+// reach finds or starts the endpoint.
+func (w *world) reach(ctx context.Context) (err error) {
+	if w.endpoint = w.o.Endpoint; w.endpoint == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		w.engine, err = w.keeper.Start(procs.Spec{
+			Name: "engine", Dir: w.dir, Program: self, Args: []string{EngineCommand}, Env: embedded.Environ(os.Environ(), ""),
+		})
+		if err != nil {
+			return err
+		}
+		if w.endpoint, err = w.engine.Sees(ctx, w.engine.Out, engineURL); err != nil {
+			return err
+		}
+	}
+	w.target, err = url.Parse(w.endpoint)
+	return err
+}
+
+func (w *world) addSlots() {
+	add := func(role string, n int) {
+		for i := range n {
+			s := &slot{role: role, index: i, count: n, place: role}
+			if role != caller {
+				s.place += "-" + strconv.Itoa(i)
+			}
+			s.faults = proxy.NewPlace(w.o.Seed, uint64(len(w.slots)))
+			w.slots = append(w.slots, s)
+		}
+	}
+	add(caller, 1)
+	add("inbound", w.o.Inbounds)
+	add("scheduler", w.o.Schedulers)
+	add("worker", w.o.Workers)
+}
+
+// places are those whose processes may be killed.
+func (w *world) places() (out []string) {
+	for _, s := range w.slots {
+		if s.role != caller {
+			out = append(out, s.place)
+		}
+	}
+	return out
+}
+
+func (w *world) slot(place string) *slot {
+	for _, s := range w.slots {
+		if s.place == place {
+			return s
+		}
+	}
+	return nil
+}
+
+func (w *world) openClient(ctx context.Context, prefix string) error {
+	var err error
+	if w.way, err = w.listen(ctx, w.slot(caller), caller); err != nil {
+		return err
+	}
+	p, err := platform.Open(ctx, platform.Options{Prefix: prefix, Endpoint: w.way.URL()})
+	if err != nil {
+		return err
+	}
+	table, err := client.NewTable(client.TableOptions{Store: p.Store})
+	if err != nil {
+		return err
+	}
+	w.env = environ("", prefix)
+	w.jobs, err = client.New(client.Options{
+		Sender: p.Queues, InboundURL: w.buffers.Inbound[trigger.Standard], UrgentInboundURL: w.buffers.Inbound[trigger.Urgent],
+		Services: p.Services, Partitions: p.Store, Triggers: table,
+	})
+	return err
+}
+
+func (w *world) listen(ctx context.Context, s *slot, name string) (*proxy.Proxy, error) {
+	return proxy.Listen(ctx, proxy.Options{Name: name, Target: w.target, Place: s.faults, Copies: w.copies, Journal: w.journal})
+}
+
+var listens = regexp.MustCompile(`"addr":"([^"]+)"`)
+
+// ready waits until a process says that it is. Workers say nothing.
+func (w *world) ready(ctx context.Context, s *started) error {
+	if s == nil || s.slot.role == "worker" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	addr, err := s.proc.Sees(ctx, s.proc.Log, listens)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := (&http.Client{}).Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w\n%s", s.name, ctx.Err(), s.proc.Tail(10))
+		}
+	}
+}
+
+// close ends whatever is left.
+func (w *world) close() {
+	for _, s := range w.starts {
+		s.proc.Kill()
+		s.way.Close()
+	}
+	if w.way != nil {
+		w.way.Close()
+	}
+	if w.engine != nil {
+		w.engine.Kill()
+	}
+}
+
+// remote reports whether the endpoint's clock is not this machine's.
+func (w *world) remote() bool {
+	host := w.target.Hostname()
+	return host != "localhost" && !strings.HasPrefix(host, "127.") && host != "::1"
+}
