@@ -18,10 +18,18 @@ type pass struct {
 	floor   int64     // the next floor, if nothing lowers it
 	pages   int
 	found   int
+	again   int       // rows that were read before
 	head    int       // memory of the rows below the next floor
 	next    time.Time // when the next one starts, local
 	idle    time.Duration
 }
+
+const (
+	// againMany is the number of known rows above which a pass is repeated only
+	// every LookAhead/againPart.
+	againMany = 100
+	againPart = 4
+)
 
 // stepPass reads pages of the pass under way, or starts one if it is time.
 func (p *part) stepPass(ctx context.Context) (time.Duration, error) {
@@ -93,6 +101,7 @@ func (p *part) takePage(ctx context.Context, rows []store.Row) *stopped {
 				p.recover(ctx, stale)
 				return &stopped{after: last}
 			case skipped:
+				p.pass.again++
 			}
 		case row.State.Kind() == trigger.Acquired:
 			stale = p.staleOp(stale, key, row.State)
@@ -131,6 +140,11 @@ func (p *part) endPass() time.Duration {
 	took := local.Sub(p.pass.started)
 	if p.pass.pages > 2 {
 		interval = max(interval, min(2*took, o.LookAhead/2))
+	}
+	if p.pass.again > againMany {
+		// Reading what is known is most of a busy partition's cost. Rows stored well
+		// ahead are still found in time; those due at once wait a little longer.
+		interval = max(interval, o.LookAhead/againPart)
 	}
 	p.l.s.metrics.pass(p.l.id, took, p.pass.pages)
 	p.pass.active, p.pass.after = false, nil
