@@ -80,6 +80,7 @@ func (r *Result) flat() map[string]any {
 	late := r.Worker.Lateness
 	m := map[string]any{
 		"title": r.Title, "settings": r.Settings, "store": r.Store, "durability": r.Durability,
+		"load_average_before": r.LoadBefore, "load_average_after": r.LoadAfter,
 		"jobs_submitted": r.Client.Accepted, "jobs_refused": r.Client.Refused, "jobs_delivered": r.Worker.Jobs, "jobs_lost": r.Client.Accepted - r.Worker.Jobs,
 		"jobs_duplicated": r.Worker.Repeated, "jobs_early": r.Worker.Early,
 		"lateness_min_ms": ms(late.Min), "lateness_p50_ms": ms(late.P50), "lateness_p90_ms": ms(late.P90), "lateness_p99_ms": ms(late.P99), "lateness_max_ms": ms(late.Max),
@@ -138,7 +139,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	_ = tw.Flush() // into memory
 	b.WriteString("\nlateness from due to handler start, ms; CPU in µs a job (getrusage of each process)\n")
-	line("", "p50", "p90", "p99", "max", "early", "lost", "", "client", "worker", "both", "platform", "", "server", "commands/job", "", "jobs/s ("+throughput+")")
+	line("", "p50", "p90", "p99", "max", "early", "lost", "", "client", "worker", "both", "platform", "", "server", "commands/job", "", "jobs/s ("+throughput+")", "", "load average")
 	for _, one := range r.Results {
 		late := one.Worker.Lateness
 		platform, commands := "-", "-"
@@ -154,7 +155,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		us := func(d time.Duration) string { return fmt.Sprintf("%.0f", one.cpu(d)) }
 		line(one.Name, ms(late.P50), ms(late.P90), ms(late.P99), ms(late.Max), one.Worker.Early, one.Client.Accepted-one.Worker.Jobs, "",
-			us(one.Client.CPU), us(one.Worker.CPU), us(one.Client.CPU+one.Worker.CPU), platform, "", us(one.Server), commands, "", fmt.Sprintf("%.0f", one.rate()))
+			us(one.Client.CPU), us(one.Worker.CPU), us(one.Client.CPU+one.Worker.CPU), platform, "", us(one.Server), commands, "", fmt.Sprintf("%.0f", one.rate()), "", one.LoadBefore+" to "+one.LoadAfter)
 	}
 	_ = tw.Flush()
 	for _, one := range r.Results {

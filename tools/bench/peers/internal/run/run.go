@@ -64,10 +64,13 @@ func Variants(of string) []Variant {
 type Result struct {
 	Variant
 	Store, Durability string
-	Client            peer.Client
-	Worker            peer.Worker
-	Platform          map[string]time.Duration // CPU of Myosin's own processes
-	Server            time.Duration            // CPU of the store's processes
+	// LoadBefore and LoadAfter are the machine's load averages of a minute: above its
+	// cores, lateness is the other work's as well.
+	LoadBefore, LoadAfter string
+	Client                peer.Client
+	Worker                peer.Worker
+	Platform              map[string]time.Duration // CPU of Myosin's own processes
+	Server                time.Duration            // CPU of the store's processes
 	// Commands are what the store counted: commands of redis, commits of
 	// PostgreSQL; 0 where it counts none.
 	Commands int64
@@ -109,7 +112,7 @@ func Child(name, config string, in io.Reader, out io.Writer) error {
 // Measure measures one variant. The error is of a run that could not be made.
 func Measure(ctx context.Context, v Variant, l load.Load, progress io.Writer) (r *Result, err error) {
 	fmt.Fprintf(progress, "peers: %s: %d jobs at %g a second\n", v.Name, l.Jobs, l.Rate)
-	r = &Result{Variant: v, Platform: map[string]time.Duration{}}
+	r = &Result{Variant: v, Platform: map[string]time.Duration{}, LoadBefore: host.Look(ctx).Load}
 	c := peer.Config{Peer: v.Peer, Tuned: v.Tuned, Load: l}
 	s, err := openStore(ctx, &c, r)
 	if err != nil {
@@ -174,7 +177,7 @@ func (r *Result) measure(ctx context.Context, c *peer.Config, s *store) (err err
 		}
 		r.Platform[name] = own.CPU
 	}
-	r.Server = s.cpu() - cpu
+	r.Server, r.LoadAfter = s.cpu()-cpu, host.Look(ctx).Load
 	after, err := s.commands(ctx)
 	r.Commands = after - commands
 	return err
