@@ -43,7 +43,7 @@ func run(args []string) int {
 	set.IntVar(&o.Inbounds, "inbounds", "", "inbound processes")
 	set.IntVar(&o.Schedulers, "schedulers", "", "scheduler processes")
 	set.IntVar(&o.Workers, "workers", "", "processes of the owning services")
-	set.BoolVar(&o.Keep, "keep", "", "keep the logs of the processes, and say where")
+	set.BoolVar(&o.Keep, "keep", "", "keep the logs of the processes and say where; they are kept too if a promise was broken")
 	asJSON := set.Bool("json", "", false, "print the account as JSON instead of a table")
 	err := set.Parse(args, func(string) (string, bool) { return "", false }, os.Stdout)
 	if errors.Is(err, settings.ErrHelp) {

@@ -109,8 +109,8 @@ func (l *Ledger) Moved(id string, to time.Time) {
 }
 
 // Missing returns how many orders are to be delivered and were not handled yet,
-// one of them, and how many there are at all.
-func (l *Ledger) Missing(handled, excused func(id string) bool) (n int, id string, all int) {
+// and one of them.
+func (l *Ledger) Missing(handled, excused func(id string) bool) (n int, id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.orders {
@@ -118,7 +118,7 @@ func (l *Ledger) Missing(handled, excused func(id string) bool) (n int, id strin
 			n, id = n+1, o.ID
 		}
 	}
-	return n, id, len(l.orders)
+	return n, id
 }
 
 // owed reports whether an order must be delivered.

@@ -205,18 +205,20 @@ type answer struct {
 	Responses []struct{ Error *struct{ Code string } }
 }
 
-// Log adds a call with its outcome to the histories it belongs to.
-func (j *Journal) Log(c *Call, o *Outcome) {
+// Log adds a call with its outcome to the histories it belongs to. It returns
+// the call's number, for [Journal.Unheard].
+func (j *Journal) Log(c *Call, o *Outcome) int64 {
+	n := j.number()
 	if c.Entries == nil && c.Op != "ReceiveMessage" {
-		return
+		return n
 	}
 	var a answer
 	ok := o.Status == http.StatusOK && json.Unmarshal(o.Body, &a) == nil
 	if c.Op == "ReceiveMessage" {
 		if ok {
-			j.received(c, o, a.Messages)
+			j.received(c, o, n, a.Messages)
 		}
-		return
+		return n
 	}
 	applied := make(map[string]bool, len(c.Entries))
 	for _, s := range a.Successful {
@@ -227,7 +229,7 @@ func (j *Journal) Log(c *Call, o *Outcome) {
 		e := &c.Entries[i]
 		v := Event{
 			At: time.Now(), By: o.By, What: e.What, Key: e.Key, From: e.From, To: e.To, Message: e.message, Queue: c.Queue,
-			Answered: o.Answered, Fault: o.Fault,
+			Answered: o.Answered, Fault: o.Fault, call: n,
 		}
 		fault, refused := o.Refused[e.Ref]
 		switch {
@@ -253,12 +255,13 @@ func (j *Journal) Log(c *Call, o *Outcome) {
 			j.add(e.ID, &v)
 		}
 	}
+	return n
 }
 
 // Copy is the mark in the receipts of messages that the proxy repeated.
 const Copy = "chaos-copy-"
 
-func (j *Journal) received(c *Call, o *Outcome, messages []message) {
+func (j *Journal) received(c *Call, o *Outcome, call int64, messages []message) {
 	what := map[Kind]What{Buffer: Drain, Service: Receive}[j.names.Kind(c.Queue)]
 	for i := range messages {
 		m := &messages[i]
@@ -270,7 +273,7 @@ func (j *Journal) received(c *Call, o *Outcome, messages []message) {
 		ms, _ := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64) // zero where it was not asked for
 		v := Event{
 			At: time.Now(), By: o.By, What: what, Message: m.MessageID, Queue: c.Queue, Sent: time.UnixMilli(ms),
-			Applied: true, Answered: o.Answered, Fault: o.Fault,
+			Applied: true, Answered: o.Answered, Fault: o.Fault, call: call,
 		}
 		if strings.HasPrefix(m.ReceiptHandle, Copy) {
 			v.Fault = "a copy"

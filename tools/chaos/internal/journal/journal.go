@@ -43,8 +43,9 @@ type Event struct {
 	Message  string // the queue's id of the message
 	Queue    string // its name
 	Sent     time.Time
-	Applied  bool   // by the endpoint, as it answered
-	Answered bool   // the endpoint's answer went out to the process
+	Applied  bool // by the endpoint, as it answered
+	Answered bool // the endpoint's answer went out to the process, and was heard
+	call     int64
 	Fault    string // what was injected; empty for nothing
 }
 
@@ -76,10 +77,12 @@ func (e *Event) text(start time.Time) string {
 
 // Journal holds the events of a run.
 type Journal struct {
-	names  Names
-	mu     sync.Mutex
-	events map[string][]Event // by trigger
-	owner  map[string]carried // by receipt: which message it is of
+	names   Names
+	mu      sync.Mutex
+	events  map[string][]Event // by trigger
+	owner   map[string]carried // by receipt: which message it is of
+	calls   int64
+	unheard map[int64]bool
 }
 
 // carried is what a received message carries.
@@ -87,7 +90,7 @@ type carried struct{ id, message string }
 
 // New returns an empty journal of an installation.
 func New(n Names) *Journal {
-	return &Journal{names: n, events: make(map[string][]Event), owner: make(map[string]carried)}
+	return &Journal{names: n, events: make(map[string][]Event), owner: make(map[string]carried), unheard: make(map[int64]bool)}
 }
 
 func (j *Journal) add(id string, e *Event) {
@@ -105,9 +108,31 @@ func (j *Journal) Note(id, by, text string) {
 func (j *Journal) Of(id string) []Event {
 	j.mu.Lock()
 	events := slices.Clone(j.events[id])
+	for i := range events {
+		if j.unheard[events[i].call] {
+			events[i].Answered = false
+			events[i].Fault = strings.TrimSpace(events[i].Fault + " given up by the process")
+		}
+		events[i].call = 0
+	}
 	j.mu.Unlock()
 	slices.SortStableFunc(events, func(a, b Event) int { return a.At.Compare(b.At) })
 	return events
+}
+
+// number gives a call the number that Log returns.
+func (j *Journal) number() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calls++
+	return j.calls
+}
+
+// Unheard notes that the process had given a call up when its answer came.
+func (j *Journal) Unheard(call int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.unheard[call] = true
 }
 
 // IDs returns every trigger there are events of.

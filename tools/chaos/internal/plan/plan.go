@@ -38,7 +38,12 @@ type Event struct {
 
 // String is the event's line in the schedule.
 func (e *Event) String() string {
-	s := fmt.Sprintf("%6.1fs %-7s %-12s for %4.1fs", e.At.Seconds(), e.Kind, e.Place, e.Length.Seconds())
+	return fmt.Sprintf("%6.1fs %-7s %-12s %s", e.At.Seconds(), e.Kind, e.Place, e.Detail())
+}
+
+// Detail is what there is to say beside time, kind and place.
+func (e *Event) Detail() string {
+	s := fmt.Sprintf("for %4.1fs", e.Length.Seconds())
 	switch {
 	case e.Kind == Calls:
 		s += "  " + e.Window.String()

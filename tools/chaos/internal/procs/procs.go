@@ -47,14 +47,21 @@ func StartKeeper(env []string, args ...string) (*Keeper, error) {
 	return k, nil
 }
 
+// Spare has the keeper leave the directory be.
+func (k *Keeper) Spare() { k.tell("=", 0) }
+
 // Keep is the keeper's work: it reads "+pid" and "-pid", and at the end of its
-// input kills the groups that are left and removes dir.
+// input kills the groups that are left and removes dir, unless it read "=0".
 func Keep(in io.Reader, dir string) {
 	alive := make(map[int]bool)
 	for s := bufio.NewScanner(in); s.Scan(); {
 		var sign rune
 		var pid int
-		if _, err := fmt.Sscanf(s.Text(), "%c%d", &sign, &pid); err == nil {
+		switch _, err := fmt.Sscanf(s.Text(), "%c%d", &sign, &pid); {
+		case err != nil:
+		case sign == '=':
+			dir = ""
+		default:
 			alive[pid] = sign == '+'
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/journal"
@@ -42,6 +43,8 @@ type Proxy struct {
 	transport *http.Transport
 	cut       context.CancelFunc
 	done      sync.WaitGroup
+	leaving   atomic.Bool
+	last      sync.Map // net.Conn: said, the last answer on it
 }
 
 // conns is above what a process opens.
@@ -61,6 +64,8 @@ func Listen(ctx context.Context, o Options) (*Proxy, error) {
 	p.server = &http.Server{
 		Handler: p, ReadHeaderTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return calls },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ConnState:   p.connState,
 	}
 	p.done.Go(func() { _ = p.server.Serve(l) }) // ErrServerClosed, or a listener that is gone
 	return p, nil
@@ -77,6 +82,35 @@ func (p *Proxy) Close() {
 	p.transport.CloseIdleConnections()
 }
 
+type connKey struct{}
+
+// said is an answer that was written to a connection.
+type said struct {
+	call int64
+	at   time.Time
+}
+
+// Leaving says that the process is about to end: then it closes connections for
+// other reasons than that it has given a call up.
+func (p *Proxy) Leaving() { p.leaving.Store(true) }
+
+// giveUp is how soon after an answer a connection is closed by a process that
+// did not wait for it: busy machines are slow to.
+const giveUp = 5 * time.Second
+
+// connState finds the answers that were not heard. A process that reads an answer
+// keeps the connection for its next call; one whose call has run out of time
+// closes it, and the answer may have been written just before.
+func (p *Proxy) connState(c net.Conn, state http.ConnState) {
+	if state != http.StateClosed {
+		return
+	}
+	v, ok := p.last.LoadAndDelete(c)
+	if s, _ := v.(said); ok && !p.leaving.Load() && time.Since(s.at) < giveUp {
+		p.o.Journal.Unheard(s.call)
+	}
+}
+
 const maxBody = 16 << 20
 
 // ServeHTTP implements http.Handler.
@@ -89,7 +123,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &journal.Outcome{By: p.o.Name}
 	a := p.carry(r, call, body, out)
 	// A receipt must be known before anybody can use it: log first.
-	p.o.Journal.Log(call, out)
+	n := p.o.Journal.Log(call, out)
 	if a == nil {
 		panic(http.ErrAbortHandler) // cuts the connection
 	}
@@ -97,6 +131,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body) // the process may have gone
+	p.last.Store(r.Context().Value(connKey{}), said{n, time.Now()})
 }
 
 // answer is what goes back to the process.

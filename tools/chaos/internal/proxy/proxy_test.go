@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -41,13 +42,14 @@ type rig struct {
 	place   *proxy.Place
 	journal *journal.Journal
 	urls    map[string]string // of proxies, by place
+	proxies map[string]*proxy.Proxy
 
 	mu    sync.Mutex
 	asked []string
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, place: proxy.NewPlace(1, 1), journal: journal.New(journal.Names{Prefix: "c"}), urls: make(map[string]string)}
+	r := &rig{t: t, place: proxy.NewPlace(1, 1), journal: journal.New(journal.Names{Prefix: "c"}), urls: make(map[string]string), proxies: make(map[string]*proxy.Proxy)}
 	endpoint := httptest.NewServer(http.HandlerFunc(r.answer))
 	t.Cleanup(endpoint.Close)
 	target, err := url.Parse(endpoint.URL)
@@ -57,7 +59,7 @@ func newRig(t *testing.T) *rig {
 		p, err := proxy.Listen(t.Context(), proxy.Options{Name: "p.1", Target: target, Place: place, Copies: copies, Journal: r.journal})
 		require.NoError(t, err)
 		t.Cleanup(p.Close)
-		r.urls[name] = p.URL()
+		r.urls[name], r.proxies[name] = p.URL(), p
 	}
 	return r
 }
@@ -256,4 +258,30 @@ func TestTheDateIsShifted(t *testing.T) {
 	require.Equal(t, "Fri, 02 Jan 2026 03:03:40 GMT", header.Get("Date"))
 	require.True(t, r.place.DateWasOff(time.Now()))
 	require.False(t, r.place.DateWasOff(time.Now().Add(-time.Minute)))
+}
+
+func TestAnAnswerThatItsProcessDidNotWaitForIsUnheard(t *testing.T) {
+	for _, leaving := range []bool{false, true} {
+		r := newRig(t)
+		if leaving {
+			r.proxies[""].Leaving()
+		}
+		// It leaves a connection open that was good to the end, and closes one it has given up.
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.urls[""], "http://"))
+		require.NoError(t, err)
+		body := batch(1)
+		_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: %s\r\nContent-Length: %d\r\n\r\n%s", sends, len(body), body)
+		require.NoError(t, err)
+		_, err = conn.Read(make([]byte, 1))
+		require.NoError(t, err, "the answer is on its way")
+		require.True(t, r.journal.Of(id)[0].Answered)
+		require.NoError(t, conn.Close())
+		heard := func() bool { return r.journal.Of(id)[0].Answered }
+		if leaving {
+			require.Never(t, func() bool { return !heard() }, 100*time.Millisecond, 10*time.Millisecond)
+		} else {
+			require.Eventually(t, func() bool { return !heard() }, 10*time.Second, 5*time.Millisecond)
+		}
+		require.True(t, r.journal.Of(id)[0].Applied)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/audit"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/journal"
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/plan"
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/procs"
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/proxy"
@@ -101,6 +102,7 @@ func (w *world) alive(st *started) {
 func (w *world) kill(st *started) {
 	w.alive(st)
 	w.disturb(st, "killed", time.Now(), time.Time{})
+	st.way.Leaving()
 	st.proc.Kill()
 }
 
@@ -110,6 +112,7 @@ func (w *world) stop(st *started) {
 	if !st.proc.Running() {
 		return
 	}
+	st.way.Leaving()
 	const more = 3 * time.Second
 	if err := st.proc.Stop(grace + more); err != nil {
 		w.disturb(st, "killed", time.Now(), time.Time{})
@@ -131,7 +134,7 @@ func (w *world) happen(ctx context.Context, e *plan.Event) {
 	if !until(ctx, at) {
 		return
 	}
-	w.say.line("%-7s %-12s %s", e.Kind, e.Place, e.String()[29:])
+	w.say.line("%-7s %-12s %s", e.Kind, e.Place, e.Detail())
 	if e.Kind == plan.Calls {
 		e.Window.Until = time.Now().Add(e.Length)
 		w.slot(e.Place).faults.Open(e.Window)
@@ -201,7 +204,7 @@ func (w *world) deleteQueue(ctx context.Context, e *plan.Event) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	svc := w.services[e.Place]
-	name := svc.QueueURL[len(svc.QueueURL)-len(w.p.Names.ServiceQueue(e.Place, false)):]
+	name := journal.QueueName(svc.QueueURL)
 	if err := w.p.Queues.DeleteQueue(ctx, svc.QueueURL); err != nil {
 		w.say.line("the queue could not be deleted: %v", err)
 		return

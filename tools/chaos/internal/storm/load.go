@@ -27,8 +27,8 @@ type job struct {
 	key   string // half of them have one, and are the same job when submitted again
 }
 
-// load submits jobs at the rate until ctx ends.
-func (w *world) load(ctx context.Context) {
+// load submits jobs at the rate until live ends.
+func (w *world) load(ctx, live context.Context) {
 	const turns = 10 // a second
 	tick := time.NewTicker(time.Second / turns)
 	defer tick.Stop()
@@ -36,7 +36,7 @@ func (w *world) load(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-live.Done():
 			return
 		}
 		// By the clock, so that a slow turn is made up for.
@@ -46,7 +46,7 @@ func (w *world) load(ctx context.Context) {
 		for range n {
 			jobs = append(jobs, newJob(time.Now().Add(delay())))
 		}
-		w.submitAll(context.WithoutCancel(ctx), jobs)
+		w.submitAll(ctx, jobs)
 	}
 }
 
@@ -96,13 +96,13 @@ func (w *world) submitAll(ctx context.Context, jobs []*job) {
 
 // submit hands jobs over in one batch, and has some of them changed later on.
 func (w *world) submit(ctx context.Context, jobs []*job) {
-	ctx, cancel := context.WithTimeout(ctx, callFor)
+	call, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
 	requests := make([]client.Request, len(jobs))
 	for i, j := range jobs {
 		requests[i] = j.request()
 	}
-	for i, r := range w.jobs.ScheduleBatch(ctx, requests) {
+	for i, r := range w.jobs.ScheduleBatch(call, requests) {
 		j := jobs[i]
 		var field *trigger.FieldError
 		uncertain := errors.Is(r.Err, client.ErrUncertain)
@@ -119,10 +119,10 @@ func (w *world) submit(ctx context.Context, jobs []*job) {
 		switch {
 		case r.Err == nil:
 			w.ledger.Accepted(j.order.ID, r.Handle)
-			w.change(context.WithoutCancel(ctx), j, r.Handle)
+			w.change(ctx, j, r.Handle)
 		case uncertain && j.key != "" && rand.N(2) == 0: //nolint:gosec // load.
 			// A caller who must know repeats it, with its key.
-			w.later(context.WithoutCancel(ctx), time.Now().Add(rand.N(5*time.Second)), func(ctx context.Context) { w.again(ctx, j) }) //nolint:gosec // load.
+			w.later(ctx, time.Now().Add(rand.N(5*time.Second)), func(ctx context.Context) { w.again(ctx, j) }) //nolint:gosec // load.
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (w *world) missing() error {
 	deleted := w.facts.Deleted
 	w.mu.Unlock()
 	excused := func(id string) bool { return audit.Excused(audit.Sends(w.journal.Of(id)), deleted) }
-	n, id, _ := w.ledger.Missing(func(id string) bool { return got[id] }, excused)
+	n, id := w.ledger.Missing(func(id string) bool { return got[id] }, excused)
 	if n > 0 {
 		return fmt.Errorf("%d have not arrived, such as %s", n, id)
 	}

@@ -38,7 +38,7 @@ type Options struct {
 	Rate float64
 	// Inbounds, Schedulers and Workers are the processes of each kind; 1 or more.
 	Inbounds, Schedulers, Workers int
-	// Keep leaves the processes' logs behind.
+	// Keep leaves the processes' logs behind; they are too where a promise was broken.
 	Keep bool
 	// Progress takes the schedule as it goes. Required.
 	Progress io.Writer
@@ -117,12 +117,8 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
-	removes := dir
-	if o.Keep {
-		removes = ""
-	}
 	w := &world{o: o, dir: dir, start: time.Now(), say: &progress{out: o.Progress}, faults: make(map[string]int)}
-	if w.keeper, err = procs.StartKeeper(os.Environ(), KeeperCommand, removes); err != nil {
+	if w.keeper, err = procs.StartKeeper(os.Environ(), KeeperCommand, dir); err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
 	defer w.keeper.Close()
@@ -133,7 +129,8 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if r, err = w.run(ctx); err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
-	if o.Keep {
+	if o.Keep || r.Failure() != nil {
+		w.keeper.Spare()
 		r.Logs = dir
 	}
 	return r, nil
@@ -148,7 +145,7 @@ func (w *world) run(ctx context.Context) (*Report, error) {
 	events := plan.Make(plan.Options{Seed: w.o.Seed, Length: length, Places: w.places(), Queue: parcels, Caller: caller})
 	live, stop := context.WithTimeout(ctx, length)
 	var all sync.WaitGroup
-	all.Go(func() { w.load(live) })
+	all.Go(func() { w.load(ctx, live) })
 	all.Go(func() { w.watch(live) })
 	for i := range events {
 		all.Go(func() { w.happen(ctx, &events[i]) })
