@@ -135,6 +135,13 @@ func (j *Journal) Unheard(call int64) {
 	j.unheard[call] = true
 }
 
+// GivenUp returns how many calls were.
+func (j *Journal) GivenUp() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.unheard)
+}
+
 // IDs returns every trigger there are events of.
 func (j *Journal) IDs() []string {
 	j.mu.Lock()

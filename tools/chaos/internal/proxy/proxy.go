@@ -115,6 +115,7 @@ const maxBody = 16 << 20
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.last.Delete(r.Context().Value(connKey{})) // whoever goes on to the next call has heard the last answer
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
 		return // the process has gone

@@ -285,3 +285,25 @@ func TestAnAnswerThatItsProcessDidNotWaitForIsUnheard(t *testing.T) {
 		require.True(t, r.journal.Of(id)[0].Applied)
 	}
 }
+
+func TestAnAnswerIsHeardWhenTheNextCallComesThoughThatIsCut(t *testing.T) {
+	r := newRig(t)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.urls[""], "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	body := batch(1)
+	ask := func() (n int, err error) {
+		if _, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: %s\r\nContent-Length: %d\r\n\r\n%s", sends, len(body), body); err != nil {
+			return 0, err
+		}
+		return conn.Read(make([]byte, 4096))
+	}
+	_, err = ask()
+	require.NoError(t, err)
+	r.open(proxy.ResetBefore)
+	_, err = ask()
+	require.Error(t, err)
+	require.Never(t, func() bool { return r.journal.GivenUp() > 0 }, 100*time.Millisecond, 10*time.Millisecond)
+	require.True(t, r.journal.Of(id)[0].Answered)
+	require.False(t, r.journal.Of(id)[1].Answered)
+}

@@ -114,7 +114,7 @@ func (w *world) submit(ctx context.Context, jobs []*job) {
 		case errors.As(r.Err, &field):
 			w.ledger.Breach(fmt.Sprintf("%+v: a submission was refused: %v", j.order, r.Err))
 		default:
-			w.count("submissions refused for certain")
+			w.count("submission-refused")
 		}
 		switch {
 		case r.Err == nil:

@@ -186,6 +186,7 @@ func (w *world) counts() map[string]int {
 			out[string(kind)] += n
 		}
 	}
+	out["given-up-by-process"] = w.journal.GivenUp()
 	return out
 }
 
