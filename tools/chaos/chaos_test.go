@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 func TestChaosBreaksNoPromise(t *testing.T) {
 	if os.Getenv(envRun) == "" {
-		t.Skip("starts real processes for minutes: set "+envRun+" to run it")
+		t.Skip("starts real processes for minutes: set " + envRun + " to run it")
 	}
 	for _, seed := range []uint64{1, 2} {
 		t.Run(fmt.Sprintf("Seed%d", seed), func(t *testing.T) {
