@@ -26,7 +26,7 @@ const (
 	// settle is how long processes get to start and to read what is due soon.
 	settle = 6 * time.Second
 	// drainRate is how fast submissions are surely drained, for choosing the first due time.
-	drainRate = 1500
+	drainRate = 500
 )
 
 // fleet is one run.
