@@ -51,8 +51,9 @@ func (o *Options) Validate() error {
 
 // LimitAsAWS sets the limits of AWS.
 func (o *Options) LimitAsAWS() {
-	aws := mq.AWSOptions()
+	aws, even := mq.AWSOptions(), o.Tables.Even
 	o.Tables, o.Queues.InFlight, o.Queues.FIFOCalls = table.AWSLimits(), aws.InFlight, aws.FIFOCalls
+	o.Tables.Even = even
 }
 
 // Endpoint answers for both services.
@@ -85,23 +86,27 @@ const (
 func (e *Endpoint) Do(ctx context.Context, target, host string, in, out []byte) (status int, answer []byte) {
 	var failed *wire.Error
 	var namespace string
+	var began time.Time
 	n := len(out)
 	if op, ok := strings.CutPrefix(target, targetDynamoDB); ok {
 		namespace = table.Namespace
 		pause(e.opts.LatencyDynamoDB)
+		began = time.Now()
 		out, failed = e.Tables.Do(op, in, out)
 	} else if op, ok := strings.CutPrefix(target, targetSQS); ok {
 		namespace = mq.Namespace
 		pause(e.opts.LatencySQS)
+		began = time.Now()
 		out, failed = e.Queues.Do(ctx, op, host, in, out)
 	} else {
+		began = time.Now()
 		failed = wire.Fault("UnknownOperationException", "neither DynamoDB nor SQS")
 	}
 	status = http.StatusOK
 	if failed != nil {
 		out, status = failed.Append(out[:n], namespace), failed.Status
 	}
-	e.calls.add(target, len(in), len(out)-n, failed)
+	e.calls.add(target, len(in), len(out)-n, time.Since(began), failed)
 	return status, out
 }
 

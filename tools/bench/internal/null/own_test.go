@@ -257,3 +257,47 @@ func TestLatencyIsWaitedForAndItsMeanHolds(t *testing.T) {
 		}
 	})
 }
+
+func TestEvenlySpreadHashKeysUseAllPhysicalPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		taken := func(even bool) (fine int) {
+			e := newTable(t, null.Options{Tables: table.Limits{PhysicalWrites: 10, Physical: 64, Even: even}})
+			for i := range 100 { // 2500 writes, some 39 to each of 64 hash keys
+				f, _ := answers(call(t, e, "DynamoDB.BatchExecuteStatement", inserts(i*25, 25)))
+				fine += f
+			}
+			return fine
+		}
+		require.Equal(t, 640, taken(true))
+		require.Less(t, taken(false), 500, "by hashes, some partitions hold several keys and others none")
+	})
+}
+
+func TestALaterFillLeavesTheRowsOfAnEarlierOne(t *testing.T) {
+	e, cfg := start(t, null.Options{})
+	s, name := triggers(t, cfg, dynamostore.Options{})
+	lay := func(rows int, from string) {
+		status, text := own(e, http.MethodPost, fmt.Sprintf("/_fill?table=%s&rows=%d&partitions=2&from=%s&to=2041-01-01T00:00:00Z&seed=%d", name, rows, from, rows))
+		require.Equal(t, http.StatusOK, status, text)
+	}
+	keys := func() (n int, first trigger.Key) {
+		for p := range 2 {
+			q := store.Range{Partition: p, To: time.Date(2042, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), Limit: 10_000, Consistent: true}
+			page, err := s.Range(t.Context(), q)
+			require.NoError(t, err)
+			require.Nil(t, page.Next)
+			for i := 1; i < len(page.Rows); i++ {
+				require.Negative(t, page.Rows[i-1].Key().Compare(page.Rows[i].Key()))
+			}
+			n, first = n+len(page.Rows), page.Rows[0].Key()
+		}
+		return n, first
+	}
+	lay(1000, "2040-01-01T00:00:00Z")
+	_, gone := keys()
+	require.NoError(t, s.Write(t.Context(), []store.Op{{Kind: store.Delete, Key: gone, From: trigger.StateScheduled}})[0].Err)
+	lay(500, "2039-01-01T00:00:00Z")
+	n, _ := keys()
+	require.Equal(t, 1499, n, "what was deleted does not come back")
+	require.Equal(t, 1499, e.Stats().DynamoDB.Rows[name])
+}

@@ -44,6 +44,7 @@ func (c *Command) Bind(s *settings.Set) {
 	s.FloatVar(&c.partWrites, "partition-writes", "", "write units/s of a physical partition; the same")
 	s.FloatVar(&c.partReads, "partition-reads", "", "read units/s of a physical partition; the same")
 	s.IntVar(&c.parts, "physical-partitions", "", "of a table; 0: as many as its write limit needs")
+	s.BoolVar(&c.Tables.Even, "even", "", "spread hash keys evenly over physical partitions, as a table is after it was split for heat, instead of by their hashes")
 	s.DurationVar(&c.burst, "burst", "", "how much unused capacity is kept; AWS keeps up to 300s")
 	s.FloatVar(&c.calls, "queue-calls", "", "calls/s of each kind on a queue; 0: no limit")
 	s.BoolVar(&c.Queues.Sink, "sink", "", "services' queues (-svc-) keep nothing but how late messages came")

@@ -23,9 +23,9 @@ type calls struct {
 	by sync.Map // target to *call
 }
 
-type call struct{ n, failed, in, out atomic.Int64 }
+type call struct{ n, failed, in, out, ns atomic.Int64 }
 
-func (c *calls) add(target string, in, out int, failed *wire.Error) {
+func (c *calls) add(target string, in, out int, took time.Duration, failed *wire.Error) {
 	v, ok := c.by.Load(target)
 	if !ok {
 		v, _ = c.by.LoadOrStore(strings.Clone(target), new(call))
@@ -34,6 +34,7 @@ func (c *calls) add(target string, in, out int, failed *wire.Error) {
 	one.n.Add(1)
 	one.in.Add(int64(in))
 	one.out.Add(int64(out))
+	one.ns.Add(int64(took))
 	if failed != nil {
 		one.failed.Add(1)
 	}
@@ -45,6 +46,9 @@ type Calls struct {
 	Failed   int64 `json:"failed"`
 	BytesIn  int64 `json:"bytes_in"`
 	BytesOut int64 `json:"bytes_out"`
+	// AnswerUs is the time spent answering, without latency that was asked for;
+	// the wait of a long poll counts.
+	AnswerUs float64 `json:"answer_us"`
 }
 
 // Stats are what was done since the start or the last reset.
@@ -65,7 +69,7 @@ func (e *Endpoint) Stats() Stats {
 	s := Stats{Operations: make(map[string]Calls), DynamoDB: e.Tables.Stats(), SQS: e.Queues.Stats()}
 	e.calls.by.Range(func(k, v any) bool {
 		one, _ := v.(*call)
-		c := Calls{one.n.Load(), one.failed.Load(), one.in.Load(), one.out.Load()}
+		c := Calls{one.n.Load(), one.failed.Load(), one.in.Load(), one.out.Load(), float64(one.ns.Load()) / 1000}
 		target, _ := k.(string)
 		target = strings.Replace(strings.Replace(target, targetDynamoDB, "DynamoDB.", 1), targetSQS, "SQS.", 1)
 		s.Operations[target] = c

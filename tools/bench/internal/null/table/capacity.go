@@ -15,6 +15,9 @@ type Limits struct {
 	PhysicalReads  float64 // read units of each physical partition
 	Physical       int     // physical partitions; 0: as many as Writes needs
 	Burst          time.Duration
+	// Even spreads hash keys over the physical partitions one after another, as
+	// they come, instead of by their hashes.
+	Even bool
 }
 
 // AWSLimits are those of a new on-demand table, without bursts. Source:
@@ -41,6 +44,8 @@ func (l *Limits) Validate() error {
 type capacity struct {
 	write, read bucket
 	parts       []struct{ write, read bucket }
+	even        bool
+	keys        int // hash keys met so far
 }
 
 func newCapacity(l Limits) *capacity {
@@ -55,7 +60,7 @@ func newCapacity(l Limits) *capacity {
 	span := max(time.Second, l.Burst).Seconds()
 	c := &capacity{
 		write: newBucket(l.Writes, span), read: newBucket(l.Reads, span),
-		parts: make([]struct{ write, read bucket }, n),
+		parts: make([]struct{ write, read bucket }, n), even: l.Even,
 	}
 	for i := range c.parts {
 		c.parts[i].write, c.parts[i].read = newBucket(l.PhysicalWrites, span), newBucket(l.PhysicalReads, span)
@@ -63,10 +68,14 @@ func newCapacity(l Limits) *capacity {
 	return c
 }
 
-// physical is the physical partition a hash of a hash key lies in.
+// physical is the physical partition of the next hash key that comes, whose hash
+// is given.
 func (c *capacity) physical(hash uint32) int {
-	// The keys of neighbouring partitions differ in a digit: mix well.
-	return int(mix(uint64(hash)) % uint64(len(c.parts))) //nolint:gosec // small.
+	at := uint64(c.keys) //nolint:gosec // a count.
+	if c.keys++; !c.even {
+		at = mix(uint64(hash)) // the keys of neighbouring partitions differ in a digit
+	}
+	return int(at % uint64(len(c.parts))) //nolint:gosec // small.
 }
 
 // mayWrite reports whether there is capacity to write to a physical partition.

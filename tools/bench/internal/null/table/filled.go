@@ -2,10 +2,12 @@ package table
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"sort"
 	"strconv"
@@ -14,19 +16,28 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
-// filled are rows that a fill made: nothing of them is stored but the key, the
+// filled are rows that fills made: nothing of them is stored but the key, the
 // rest is made when one is read. A row that is written becomes one like all
 // others, and is hidden here.
 type filled struct {
 	keys   []compact // sorted
-	hidden map[int]struct{}
-	filler *Filler
+	hidden []uint64  // a bit for each key
+	gone   int       // bits set
+	filler *Filler   // the last one's: what it says of services and payload holds for all
 }
 
 // compact is the key of a filled row: 24 bytes.
 type compact struct {
 	due int64
 	id  trigger.ID
+}
+
+// compare orders keys as their texts are ordered.
+func (c *compact) compare(d *compact) int {
+	if c.due != d.due {
+		return cmp.Compare(c.due, d.due)
+	}
+	return bytes.Compare(c.id[:], d.id[:])
 }
 
 // appendText appends the sort key.
@@ -67,22 +78,43 @@ func (f *filled) filledAt(k []byte) (int, bool) {
 
 // shown returns the first place from i on that is not hidden.
 func (f *filled) shown(i int) int {
-	for {
-		if _, gone := f.hidden[i]; !gone {
-			return i
+	for word := i / 64; word < len(f.hidden); word++ {
+		seen := ^f.hidden[word]
+		if word == i/64 {
+			seen &= ^uint64(0) << (i % 64)
 		}
-		i++
+		if seen != 0 {
+			return min(64*word+bits.TrailingZeros64(seen), len(f.keys))
+		}
 	}
+	return max(i, min(64*len(f.hidden), len(f.keys)))
 }
 
 func (f *filled) hide(i int) {
 	if f.hidden == nil {
-		f.hidden = make(map[int]struct{})
+		f.hidden = make([]uint64, (len(f.keys)+63)/64)
 	}
-	f.hidden[i] = struct{}{}
+	f.hidden[i/64] |= 1 << (i % 64)
+	f.gone++
 }
 
-func (f *filled) left() int { return len(f.keys) - len(f.hidden) }
+func (f *filled) left() int { return len(f.keys) - f.gone }
+
+// add adds the keys of a further fill, sorted.
+func (f *filled) add(keys []compact, by *Filler) {
+	if f.left() == 0 {
+		*f = filled{keys: keys, filler: by}
+		return
+	}
+	all := make([]compact, 0, f.left()+len(keys))
+	for i := f.shown(0); i < len(f.keys); i = f.shown(i + 1) {
+		for len(keys) > 0 && keys[0].compare(&f.keys[i]) < 0 {
+			all, keys = append(all, keys[0]), keys[1:]
+		}
+		all = append(all, f.keys[i])
+	}
+	*f = filled{keys: append(all, keys...), filler: by}
+}
 
 func (f *filled) row(t *Table, p *partition, i int) *item { return f.filler.item(t, p, &f.keys[i]) }
 
@@ -149,8 +181,8 @@ func (f *Filler) item(t *Table, p *partition, c *compact) *item {
 	})
 }
 
-// Fill puts rows into a table, in place of those that an earlier fill made in
-// the same partitions.
+// Fill puts rows into a table. Those that an earlier fill made in the same
+// partitions stay, with the services and payload of this one.
 func (e *Engine) Fill(name string, f Filler) error {
 	if err := f.Validate(); err != nil {
 		return fmt.Errorf("fill: %w", err)
@@ -182,16 +214,11 @@ func (e *Engine) Fill(name string, f Filler) error {
 		lists[p] = append(lists[p], c)
 	}
 	for i, keys := range lists {
-		slices.SortFunc(keys, func(a, b compact) int {
-			if a.due != b.due {
-				return int(a.due - b.due)
-			}
-			return bytes.Compare(a.id[:], b.id[:])
-		})
+		slices.SortFunc(keys, func(a, b compact) int { return a.compare(&b) })
 		t.mu.Lock()
 		p := t.partition([]byte(trigger.PartitionKey(f.Lane, i)), true)
-		t.rows += len(keys) - p.left()
-		p.filled = filled{keys: keys, filler: &f}
+		t.rows += len(keys)
+		p.add(keys, &f)
 		t.mu.Unlock()
 	}
 	return nil
