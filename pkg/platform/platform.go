@@ -33,6 +33,9 @@ type Options struct {
 	Region string
 	// Meter is told of every call and attempt; see [awsclient.Options].
 	Meter func(service, operation string, attempt bool, err error, took time.Duration)
+	// Configure changes the SDK's configuration before clients are made of it, for
+	// measurements; nil: nothing is changed.
+	Configure func(*aws.Config)
 	// StoreMeter is told what requests to the trigger table cost.
 	StoreMeter dynamostore.Meter
 	// SQS configures the queues; its Metrics field is ignored.
@@ -86,6 +89,9 @@ func (p *Platform) open(ctx context.Context, o Options) error {
 	})
 	if err != nil {
 		return err
+	}
+	if o.Configure != nil {
+		o.Configure(&p.Config)
 	}
 	p.dynamo = dynamodb.NewFromConfig(p.Config, func(o *dynamodb.Options) {
 		// The SDK does no more than print a warning for a checksum that does not

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/myosin-jobs/myosin/pkg/membership"
@@ -43,6 +44,8 @@ type Process struct {
 	// Log and Registerer replace what the settings would make, for tests.
 	Log        *slog.Logger
 	Registerer *prometheus.Registry
+	// Configure is [Options.Configure].
+	Configure func(*aws.Config)
 	// OnListen is told the address bound.
 	OnListen func(addr string)
 }
@@ -101,7 +104,7 @@ func (p *Process) Start(ctx context.Context, o Options) (*Started, error) {
 	}
 	p.collect()
 	o.Prefix, o.Endpoint, o.Region = p.Prefix, p.Endpoint, p.Region
-	o.Log, o.Registerer, o.Local = st.Log, st.Metrics, p.Local
+	o.Log, o.Registerer, o.Local, o.Configure = st.Log, st.Metrics, p.Local, p.Configure
 	if st.Platform, err = Open(ctx, o); err != nil {
 		return nil, err
 	}
