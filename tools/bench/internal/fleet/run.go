@@ -18,6 +18,7 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/client"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/registry"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/child"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 )
 
@@ -32,7 +33,7 @@ const (
 // fleet is one run.
 type fleet struct {
 	o        Options
-	endpoint *process
+	endpoint *child.Process
 	url      string
 	p        *platform.Platform
 	services []string
@@ -51,39 +52,33 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	}
 	f := &fleet{o: o}
 	if err := f.open(ctx); err != nil {
-		return nil, fmt.Errorf("bench null: %w", err)
+		return nil, fmt.Errorf("bench %s: %w", o.Command, err)
 	}
-	defer func() { err = errors.Join(err, f.endpoint.stop()) }()
+	defer func() { err = errors.Join(err, f.endpoint.Stop()) }()
 	r = &Report{Options: o}
 	if err := f.run(ctx, r); err != nil {
-		return nil, fmt.Errorf("bench null: %w", err)
+		return nil, fmt.Errorf("bench %s: %w", o.Command, err)
 	}
-	return r, nil
+	r.Endpoint, err = account([]*process{f.endpoint})
+	return r, err
 }
 
 // open starts the endpoint and makes the installation on it.
 func (f *fleet) open(ctx context.Context) error {
-	e, err := start(ctx, "endpoint", "endpoint", "--addr", "127.0.0.1:0", "--stdin", "--sink", "--limits", f.o.Limits,
-		"--latency-dynamodb", f.o.LatencyDynamoDB.String(), "--latency-sqs", f.o.LatencySQS.String())
+	e, err := child.Start(ctx, child.Options{Name: "endpoint", Ready: "bench-endpoint ", Args: []string{
+		"endpoint", "--addr", "127.0.0.1:0", "--stdin", "--sink", "--limits", f.o.Limits,
+		"--latency-dynamodb", f.o.LatencyDynamoDB.String(), "--latency-sqs", f.o.LatencySQS.String(),
+	}})
 	if err != nil {
 		return err
 	}
-	f.endpoint = e
-	for e.out.Scan() && f.url == "" {
-		if text, ok := strings.CutPrefix(e.out.Text(), "bench-endpoint "); ok {
-			f.url = text
-			break
-		}
-	}
-	if f.url == "" {
-		return errors.Join(errors.New("the endpoint did not start"), e.stop())
-	}
+	f.endpoint, f.url = e, e.Ready()
 	if f.p, err = platform.Open(ctx, platform.Options{Endpoint: f.url}); err != nil {
-		return errors.Join(err, e.stop())
+		return errors.Join(err, e.Stop())
 	}
 	f.triggers = f.p.Names.Triggers()
 	if err := f.install(ctx); err != nil {
-		return errors.Join(err, e.stop())
+		return errors.Join(err, e.Stop())
 	}
 	return nil
 }
@@ -151,24 +146,24 @@ func (f *fleet) fill(ctx context.Context, rows int, lane string, from, to time.T
 
 // submit sends the jobs through an inbound process and measures it.
 func (f *fleet) submit(ctx context.Context, r *Report, first time.Time) error {
-	p, err := start(ctx, "inbound", Command, f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
+	p, err := start(ctx, "inbound", f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
 	if err != nil {
 		return err
 	}
 	jobs, err := f.p.Client(ctx)
 	if err != nil {
-		return errors.Join(err, p.stop())
+		return errors.Join(err, p.Stop())
 	}
 	if err := pause(ctx, time.Second); err != nil {
-		return errors.Join(err, p.stop())
+		return errors.Join(err, p.Stop())
 	}
 	began := time.Now()
 	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
-		return errors.Join(err, p.stop())
+		return errors.Join(err, p.Stop())
 	}
-	before, _, err := used([]*process{p})
+	before, _, err := child.Used(p)
 	if err != nil {
-		return errors.Join(err, p.stop())
+		return errors.Join(err, p.Stop())
 	}
 	payload := strings.Repeat("x", f.o.Payload)
 	var sending errgroup.Group
@@ -190,15 +185,15 @@ func (f *fleet) submit(ctx context.Context, r *Report, first time.Time) error {
 		})
 	}
 	if err := errors.Join(sending.Wait(), ctx.Err()); err != nil {
-		return errors.Join(err, p.stop())
+		return errors.Join(err, p.Stop())
 	}
 	stats, err := f.until(ctx, time.Now().Add(f.o.Patience), func(s *null.Stats) bool { return s.DynamoDB.Rows[f.triggers] >= f.o.Jobs })
 	if err != nil {
-		return errors.Join(err, p.stop())
+		return errors.Join(err, p.Stop())
 	}
-	after, _, err := used([]*process{p})
+	after, _, err := child.Used(p)
 	r.Inbound = Phase{CPU: after - before, Took: time.Since(began), Stats: stats}
-	return errors.Join(err, p.stop())
+	return errors.Join(err, p.Stop())
 }
 
 // dispatch starts the schedulers and measures them until all is delivered.
@@ -209,7 +204,7 @@ func (f *fleet) dispatch(ctx context.Context, r *Report, first time.Time) error 
 	}
 	defer func() {
 		for _, p := range ps {
-			_ = p.stop() // measured already
+			_ = p.Stop() // measured already
 		}
 	}()
 	if f.o.Overdue == 0 {
@@ -221,7 +216,7 @@ func (f *fleet) dispatch(ctx context.Context, r *Report, first time.Time) error 
 	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
 		return err
 	}
-	before, _, err := used(ps)
+	before, _, err := child.Used(ps...)
 	if err != nil {
 		return err
 	}
@@ -231,22 +226,25 @@ func (f *fleet) dispatch(ctx context.Context, r *Report, first time.Time) error 
 	}
 	total := int64(f.o.Jobs + f.o.Urgent)
 	last := began.Add(f.o.span())
+	var steady steady
 	stats, err := f.until(ctx, last.Add(f.o.Patience), func(s *null.Stats) bool {
+		steady.see(time.Now(), s.SQS.Sink.Messages, total)
 		return s.SQS.Sink.Messages >= total && s.DynamoDB.Rows[f.triggers] <= 1+f.o.Rows // the settings row
 	})
 	if err != nil {
 		return err
 	}
-	after, peak, err := used(ps)
+	after, peak, err := child.Used(ps...)
 	lastAt := int64(0)
 	for _, l := range stats.SQS.Sink.Lanes {
 		lastAt = max(lastAt, l.LastMs)
 	}
-	r.Scheduler = Phase{CPU: after - before, Took: time.UnixMilli(lastAt).Sub(began), Stats: stats, Peak: peak}
+	r.Steady = steady.rate()
+	r.Scheduler = Phase{Processes: used, Took: time.UnixMilli(lastAt).Sub(began), Watched: time.Since(watched), Stats: stats}
 	return err
 }
 
-// idle watches the schedulers with nothing due.
+// idle watches inbound and the schedulers with nothing due.
 func (f *fleet) idle(ctx context.Context, r *Report) error {
 	ps, err := f.schedulers(ctx)
 	if err != nil {
@@ -257,13 +255,18 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 			_ = p.stop()
 		}
 	}()
+	in, err := f.inbound(ctx)
+	if err != nil {
+		return err
+	}
+	ps = append(ps, in)
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
 	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
 		return err
 	}
-	before, _, err := used(ps)
+	before, err := account(ps)
 	if err != nil {
 		return err
 	}
@@ -271,25 +274,31 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 	if err := pause(ctx, f.o.Idle); err != nil {
 		return err
 	}
-	after, peak, err := used(ps)
+	used, err := since(before, ps)
 	if err != nil {
 		return err
 	}
-	r.Scheduler = Phase{CPU: after - before, Took: time.Since(began), Peak: peak}
+	r.Scheduler = Phase{Processes: used[:len(used)-1], Took: time.Since(began), Watched: time.Since(began)}
+	r.Inbound = Phase{Processes: used[len(used)-1:]}
 	return f.ask(ctx, http.MethodGet, "/_stats", &r.Scheduler.Stats)
 }
 
-func (f *fleet) schedulers(ctx context.Context) (ps []*process, err error) {
+func (f *fleet) inbound(ctx context.Context) (*process, error) {
+	return start(ctx, "inbound", Command, f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
+}
+
+func (f *fleet) schedulers(ctx context.Context) (ps []*child.Process, err error) {
 	for i := range f.o.Schedulers {
 		profile := ""
 		if i == 0 {
 			profile = f.profile("")
 		}
-		p, err := start(ctx, fmt.Sprintf("scheduler %d", i), Command, profile, "scheduler", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn",
-			"--member-index", strconv.Itoa(i), "--member-count", strconv.Itoa(f.o.Schedulers), "--send-linger", f.o.Linger.String())
+		p, err := start(ctx, fmt.Sprintf("scheduler %d", i), profile, "scheduler", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn",
+			"--member-index", strconv.Itoa(i), "--member-count", strconv.Itoa(f.o.Schedulers), "--send-linger", f.o.Linger.String(),
+			"--standard-writes", number(f.o.StandardWrites/float64(f.o.Schedulers)))
 		if err != nil {
 			for _, p := range ps {
-				err = errors.Join(err, p.stop())
+				err = errors.Join(err, p.Stop())
 			}
 			return nil, err
 		}
@@ -319,7 +328,8 @@ func (f *fleet) until(ctx context.Context, deadline time.Time, done func(*null.S
 		}
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
-			fmt.Fprintf(f.o.Progress, "bench: %d delivered, %d rows\n", s.SQS.Sink.Messages, s.DynamoDB.Rows[f.triggers])
+			urgent := s.SQS.Sink.Lanes["urgent"].Messages
+			fmt.Fprintf(f.o.Progress, "bench: %d delivered (%d urgent), %d rows\n", s.SQS.Sink.Messages, urgent, s.DynamoDB.Rows[f.triggers])
 		}
 		if err := pause(ctx, look); err != nil {
 			return s, err
@@ -351,6 +361,8 @@ func (f *fleet) ask(ctx context.Context, method, path string, into any) error {
 	}
 	return nil
 }
+
+func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
