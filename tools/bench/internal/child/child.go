@@ -125,6 +125,9 @@ func (p *Process) read(out io.Reader, o *Options, ready chan<- string) {
 	_, _ = io.Copy(io.Discard, out) // a line was too long; the child must not block
 }
 
+// Name is what the child was started as.
+func (p *Process) Name() string { return p.name }
+
 // Ready is what the child said when it was ready.
 func (p *Process) Ready() string { return p.ready }
 
