@@ -70,10 +70,10 @@ func (q *Queues) settle(ctx context.Context, op string, n int, receipt func(int)
 	chunks := (len(todo) + queue.MaxBatch - 1) / queue.MaxBatch
 	parallel(q.opts.Parallel, chunks, func(c int) {
 		chunk := todo[c*queue.MaxBatch : min((c+1)*queue.MaxBatch, len(todo))]
-		for round := 1; len(chunk) > 0; round++ {
+		for round := 1; ; round++ {
 			chunk = q.settleChunk(ctx, op, chunk, errs, call)
-			if round == settleRounds || !backoff(ctx, round) {
-				break
+			if len(chunk) == 0 || round == settleRounds || !backoff(ctx, round) {
+				return
 			}
 		}
 	})
