@@ -24,7 +24,12 @@ const usage = `bench measures what the platform does on this machine.
 
   bench core     submit at a rate, deliver, and account for every job
   bench dynein   the published Dynein algorithm as we read it, as a baseline
-  bench null     the processes over an endpoint that costs next to nothing: CPU, requests, scaling, waves
+  bench null     the processes over an endpoint that costs next to nothing: CPU and requests
+  bench wave     the same: a million jobs due in one second, a thousand urgent ones among them
+  bench overdue  the same: two million jobs an hour overdue
+  bench idle     the same: an hour with nothing due
+  bench table    the same: ever more rows stored, the same load due
+  bench scale    the same: 1, 2 and 4 schedulers
   bench endpoint an AWS endpoint that costs next to nothing, to measure over
   bench help     this text; bench <command> --help lists its flags
 
@@ -39,11 +44,12 @@ func run(args []string) int {
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
 	}
+	if p := preset(command); p != nil {
+		return overNull(p, args)
+	}
 	switch command {
 	case engine.Command:
 		return status(engine.Serve(os.Stdin, os.Stdout))
-	case "null":
-		return overNull(args)
 	case fleet.Command:
 		return process(args)
 	case "endpoint":

@@ -20,11 +20,22 @@ func process(args []string) int {
 	return status(fleet.Serve(ctx, args))
 }
 
-// overNull measures real processes over the null endpoint.
-func overNull(args []string) int {
-	var o fleet.Options
-	set := settings.New("bench null", "inbound and scheduler processes over an endpoint that costs next to nothing: our own cost and scaling")
-	o.Bind(set)
+// preset returns the command of a name that measures real processes over the
+// null endpoint; nil: there is none.
+func preset(name string) *fleet.Preset {
+	for _, p := range fleet.Presets() {
+		if p.Options.Command == name {
+			return &p
+		}
+	}
+	return nil
+}
+
+// overNull runs such a command.
+func overNull(p *fleet.Preset, args []string) int {
+	o := p.Options
+	set := settings.New("bench "+o.Command, p.Summary)
+	o.Settings(set, p.Flags...)
 	asJSON := set.Bool("json", "", false, "print one flat JSON object instead of a table")
 	err := set.Parse(args, func(string) (string, bool) { return "", false }, os.Stdout)
 	if errors.Is(err, settings.ErrHelp) {
@@ -37,14 +48,11 @@ func overNull(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	facts := host.Look(ctx)
-	facts.Engine = fmt.Sprintf("null endpoint in a process of its own, latency %s (DynamoDB) and %s (SQS), limits %s", o.LatencyDynamoDB, o.LatencySQS, o.Limits)
 	o.Progress = os.Stderr
-	report, err := fleet.Run(ctx, o)
+	report, err := p.Measure(ctx, host.Look(ctx), o)
 	if err != nil {
 		return status(err)
 	}
-	report.Host = facts
 	write := report.WriteText
 	if *asJSON {
 		write = report.WriteJSON

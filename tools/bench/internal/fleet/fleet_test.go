@@ -46,8 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 func options(t *testing.T) fleet.Options {
-	var o fleet.Options
-	o.Bind(settings.New("test", ""))
+	o := fleet.Defaults()
 	o.Partitions, o.Services, o.Schedulers, o.Progress = 4, 3, 2, t.Output()
 	o.Patience = time.Minute
 	return o

@@ -134,7 +134,9 @@ func (r *Report) Flat() map[string]any {
 		if l.Messages == 0 {
 			continue
 		}
-		early += l.Early
+		if early += l.Early; o.Overdue > 0 {
+			continue // the time before the start says nothing
+		}
 		m[lane+"_lateness_p50_ms"], m[lane+"_lateness_p99_ms"], m[lane+"_lateness_max_ms"] = l.P50Ms, l.P99Ms, l.MaxMs
 	}
 	m["jobs_early"] = early

@@ -50,6 +50,9 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
+	if o.Command == "" {
+		o.Command = "null"
+	}
 	f := &fleet{o: o}
 	if err := f.open(ctx); err != nil {
 		return nil, fmt.Errorf("bench %s: %w", o.Command, err)
@@ -59,16 +62,20 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := f.run(ctx, r); err != nil {
 		return nil, fmt.Errorf("bench %s: %w", o.Command, err)
 	}
-	r.Endpoint, err = account([]*process{f.endpoint})
+	r.Endpoint, err = account(f.endpoint)
 	return r, err
 }
 
 // open starts the endpoint and makes the installation on it.
 func (f *fleet) open(ctx context.Context) error {
-	e, err := child.Start(ctx, child.Options{Name: "endpoint", Ready: "bench-endpoint ", Args: []string{
+	args := []string{
 		"endpoint", "--addr", "127.0.0.1:0", "--stdin", "--sink", "--limits", f.o.Limits,
-		"--latency-dynamodb", f.o.LatencyDynamoDB.String(), "--latency-sqs", f.o.LatencySQS.String(),
-	}})
+		"--latency-dynamodb", f.o.LatencyDynamoDB.String(), "--latency-sqs", f.o.LatencySQS.String(), "--even=" + strconv.FormatBool(f.o.Even),
+	}
+	if f.o.TableWrites > 0 {
+		args = append(args, "--table-writes", number(f.o.TableWrites))
+	}
+	e, err := child.Start(ctx, child.Options{Name: "endpoint", Ready: "bench-endpoint ", Args: args})
 	if err != nil {
 		return err
 	}
@@ -146,7 +153,7 @@ func (f *fleet) fill(ctx context.Context, rows int, lane string, from, to time.T
 
 // submit sends the jobs through an inbound process and measures it.
 func (f *fleet) submit(ctx context.Context, r *Report, first time.Time) error {
-	p, err := start(ctx, "inbound", f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
+	p, err := f.inbound(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,7 +168,7 @@ func (f *fleet) submit(ctx context.Context, r *Report, first time.Time) error {
 	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
 		return errors.Join(err, p.Stop())
 	}
-	before, _, err := child.Used(p)
+	before, err := account(p)
 	if err != nil {
 		return errors.Join(err, p.Stop())
 	}
@@ -191,8 +198,8 @@ func (f *fleet) submit(ctx context.Context, r *Report, first time.Time) error {
 	if err != nil {
 		return errors.Join(err, p.Stop())
 	}
-	after, _, err := child.Used(p)
-	r.Inbound = Phase{CPU: after - before, Took: time.Since(began), Stats: stats}
+	used, err := since(before, p)
+	r.Inbound = Phase{Processes: used, Took: time.Since(began), Watched: time.Since(began), Stats: stats}
 	return errors.Join(err, p.Stop())
 }
 
@@ -216,11 +223,12 @@ func (f *fleet) dispatch(ctx context.Context, r *Report, first time.Time) error 
 	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
 		return err
 	}
-	before, _, err := child.Used(ps...)
+	before, err := account(ps...)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	watched := time.Now()
+	began := watched
 	if began.Before(first) {
 		began = first
 	}
@@ -234,7 +242,7 @@ func (f *fleet) dispatch(ctx context.Context, r *Report, first time.Time) error 
 	if err != nil {
 		return err
 	}
-	after, peak, err := child.Used(ps...)
+	used, err := since(before, ps...)
 	lastAt := int64(0)
 	for _, l := range stats.SQS.Sink.Lanes {
 		lastAt = max(lastAt, l.LastMs)
@@ -252,7 +260,7 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 	}
 	defer func() {
 		for _, p := range ps {
-			_ = p.stop()
+			_ = p.Stop()
 		}
 	}()
 	in, err := f.inbound(ctx)
@@ -266,7 +274,7 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
 		return err
 	}
-	before, err := account(ps)
+	before, err := account(ps...)
 	if err != nil {
 		return err
 	}
@@ -274,7 +282,7 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 	if err := pause(ctx, f.o.Idle); err != nil {
 		return err
 	}
-	used, err := since(before, ps)
+	used, err := since(before, ps...)
 	if err != nil {
 		return err
 	}
@@ -283,8 +291,8 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 	return f.ask(ctx, http.MethodGet, "/_stats", &r.Scheduler.Stats)
 }
 
-func (f *fleet) inbound(ctx context.Context) (*process, error) {
-	return start(ctx, "inbound", Command, f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
+func (f *fleet) inbound(ctx context.Context) (*child.Process, error) {
+	return start(ctx, "inbound", f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
 }
 
 func (f *fleet) schedulers(ctx context.Context) (ps []*child.Process, err error) {
