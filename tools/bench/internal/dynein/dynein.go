@@ -1,21 +1,32 @@
 // Package dynein is a baseline: the scheduling loop that Airbnb published with
 // Dynein, as we read it, measured on the null endpoint like our own scheduler.
 //
-// It is our reading of github.com/airbnb/dynein (PartitionWorker and
-// DynamoDBScheduleManager), written anew in Go over the same SDK, so that the
-// difference is the algorithm's and not the language's. A worker scans its
-// partitions one after the other. Of a partition it queries ten rows from the
-// head, filtered by status, without a cursor; each row is a conditional
-// UpdateItem, a SendMessage and a conditional DeleteItem of its own, the ten of
-// a page at the same time; the next partition begins when the page is done. A
-// partition whose page was full is read again in the next round, any other a
-// second later.
+// It is our reading of github.com/airbnb/dynein at 9982aea, written anew in Go
+// over the same SDK, with the clients, collector settings and clock of our own
+// processes, so that the difference is the algorithm's and not the language's:
+//
+//   - PartitionWorker.scanGroup: a worker scans its partitions one after the
+//     other; the next begins when the page of the one before is done. A partition
+//     whose page was full is read again in the next round, any other a second
+//     later; a round of which none was full is followed by a second's rest.
+//   - DynamoDBScheduleManager.getOverdueJobs: of a partition it queries ten rows
+//     (queryLimit, 10 by default) from the head, filtered by status, without a
+//     cursor and not consistently: what is acquired and not deleted is read over
+//     again, and counts against the ten.
+//   - updateStatus, AsyncSqsClientImpl.add, deleteDispatchedJob: each row is a
+//     conditional UpdateItem (UPDATED_NEW), a SendMessage and a conditional
+//     DeleteItem of its own, the ten of a page at the same time. A failed send
+//     sets the row back.
+//   - example.yml: one worker in a process. Queue URLs are looked up once.
 //
 // Where the reading leaves a choice it is the cheaper one for the baseline: the
 // worker sleeps where the original spins on partitions that are not due for a
-// scan, jobs that got stuck are not looked for, nothing is logged, and the
-// drain that stores submissions is left out. A message carries two attributes
-// more than the original's, by which the endpoint knows when it was due.
+// scan, jobs that got stuck are not looked for (recoverStuckJobs: all overdue
+// rows, once a minute), a row's job is parsed once and nothing is logged (the
+// original parses it four times, for its log), and the drain that stores
+// submissions is left out. One choice is dearer: a message carries two
+// attributes more than the original's, by which the endpoint knows when it was
+// due, as our own messages do.
 //
 // A [Scheduler] is run once; [Run] may run several times at once.
 package dynein
@@ -107,11 +118,16 @@ func (s *Scheduler) Run(ctx context.Context) {
 	workers.Wait()
 }
 
+// work scans rounds: PartitionWorker.scanGroup.
 func (s *Scheduler) work(ctx context.Context, partitions []int) {
 	scan := make([]time.Time, len(partitions))
 	for ctx.Err() == nil {
-		s.round(ctx, partitions, scan)
-		wait := time.NewTimer(time.Until(slices.MinFunc(scan, time.Time.Compare)))
+		soon := s.round(ctx, partitions, scan)
+		next := time.Now().Add(scanPause)
+		if soon {
+			next = slices.MinFunc(scan, time.Time.Compare)
+		}
+		wait := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
 		case <-wait.C:
@@ -121,25 +137,32 @@ func (s *Scheduler) work(ctx context.Context, partitions []int) {
 }
 
 // round scans each partition that is due for it, one after the other, and sets
-// when it is to be scanned next.
-func (s *Scheduler) round(ctx context.Context, partitions []int, scan []time.Time) {
+// when it is to be scanned next. It answers whether the next round is to begin
+// at once: if a page was full or a partition was not due. The original spins
+// then until one is; see the package's comment.
+func (s *Scheduler) round(ctx context.Context, partitions []int, scan []time.Time) (soon bool) {
 	for i, p := range partitions {
 		now := time.Now()
 		if scan[i].After(now) || ctx.Err() != nil {
+			soon = true
 			continue
 		}
 		again := s.dispatch(context.WithoutCancel(ctx), p, now)
 		if scan[i] = time.Now(); !again {
 			scan[i] = scan[i].Add(scanPause)
 		}
+		soon = soon || again
 	}
+	return soon
 }
 
 // dispatch handles one page from the head of a partition, and says whether more
 // may be due.
 func (s *Scheduler) dispatch(ctx context.Context, partition int, now time.Time) (again bool) {
 	page, err := s.o.Rows.Query(ctx, &dynamodb.QueryInput{
-		TableName:              &s.o.Table,
+		TableName: &s.o.Table,
+		// The original's "<", which the endpoint does not speak: no token equals a
+		// bare time, since a # follows it.
 		KeyConditionExpression: aws.String("#shardId = :shardId AND #dateToken <= :dateToken"),
 		FilterExpression:       aws.String("#jobStatus = :jobStatus"),
 		ExpressionAttributeNames: map[string]string{

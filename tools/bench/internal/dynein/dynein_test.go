@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/settings"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/dynein"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
@@ -23,7 +24,10 @@ type inside struct {
 	running *sync.WaitGroup
 }
 
-func (p inside) CPU() (time.Duration, bool) { return host.CPU() }
+func (p inside) CPU() (time.Duration, error) {
+	used, _ := host.CPU()
+	return used, nil
+}
 
 func (p inside) Close() error {
 	p.stop()
@@ -52,7 +56,11 @@ func small(t *testing.T) *dynein.Options {
 	o.Endpoint, o.Jobs, o.Rate, o.Partitions, o.Services, o.Patience = "http://"+l.Addr().String(), 300, 600, 8, 3, 20*time.Second
 	o.Start = func(index, count int) (dynein.Process, error) {
 		c := o.Part(index, count)
-		s, err := c.Scheduler(ctx, func(err error) { t.Error(err) })
+		p, err := platform.Open(ctx, platform.Options{Endpoint: c.Endpoint, Region: "us-east-1"})
+		if err != nil {
+			return nil, err
+		}
+		s, err := c.Scheduler(p, func(err error) { t.Error(err) })
 		if err != nil {
 			return nil, err
 		}

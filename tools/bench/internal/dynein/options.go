@@ -35,7 +35,7 @@ type Options struct {
 // Process is a scheduler that runs in a process of its own.
 type Process interface {
 	// CPU is the processor time it has used, by the operating system's account.
-	CPU() (time.Duration, bool)
+	CPU() (time.Duration, error)
 	Close() error
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/myosin-jobs/myosin/pkg/awsclient"
+	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 )
@@ -36,15 +36,12 @@ const (
 	look    = 100 * time.Millisecond
 )
 
-// Clients returns the SDK's clients for the endpoint, as the platform has them.
-func Clients(ctx context.Context, endpoint string) (*dynamodb.Client, *sqs.Client, error) {
-	cfg, err := awsclient.Load(ctx, awsclient.Options{Endpoint: endpoint, Region: "us-east-1"})
-	if err != nil {
-		return nil, nil, fmt.Errorf("dynein: %w", err)
-	}
-	rows := dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) { o.DisableValidateResponseChecksum = true })
-	queues := sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.DisableMessageChecksumValidation = true })
-	return rows, queues, nil
+// region is any: the endpoint does not look.
+const region = "us-east-1"
+
+// queuesOf is the SDK's client for queues, as the platform has it.
+func queuesOf(p *platform.Platform) *sqs.Client {
+	return sqs.NewFromConfig(p.Config, func(o *sqs.Options) { o.DisableMessageChecksumValidation = true })
 }
 
 // Run stores the jobs, starts the schedulers, waits until every job was
@@ -92,10 +89,11 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 // load makes queues and table, and stores the jobs. It returns when the first
 // is due.
 func load(ctx context.Context, o *Options) (first time.Time, err error) {
-	rows, queues, err := Clients(ctx, o.Endpoint)
+	p, err := platform.Open(ctx, platform.Options{Endpoint: o.Endpoint, Region: region})
 	if err != nil {
 		return first, err
 	}
+	rows, queues := p.Dynamo(), queuesOf(p)
 	key := func(name string, kind types.KeyType) types.KeySchemaElement {
 		return types.KeySchemaElement{AttributeName: &name, KeyType: kind}
 	}
@@ -166,21 +164,18 @@ func measure(ctx context.Context, o *Options, processes []Process, first time.Ti
 	if err := ask(ctx, http.MethodPost, o.Endpoint+"/_reset?keep=data", nil); err != nil {
 		return nil, err
 	}
-	used := func() (sum time.Duration, told bool) {
+	used := func() (sum time.Duration, err error) {
 		for _, p := range processes {
-			cpu, ok := p.CPU()
-			if !ok {
-				return 0, false
-			}
-			sum += cpu
+			cpu, failed := p.CPU()
+			sum, err = sum+cpu, errors.Join(err, failed)
 		}
-		return sum, true
+		return sum, err
 	}
 	var before null.Stats
 	if err := ask(ctx, http.MethodGet, o.Endpoint+"/_stats", &before); err != nil {
 		return nil, err
 	}
-	start, told := used()
+	start, untold := used()
 	r := &Report{Options: *o}
 	last := first.Add(time.Duration(float64(o.Jobs) / o.Rate * float64(time.Second)))
 	for {
@@ -194,8 +189,8 @@ func measure(ctx context.Context, o *Options, processes []Process, first time.Ti
 			return nil, err
 		}
 	}
-	end, still := used()
-	if told && still {
+	end, err := used()
+	if errors.Join(untold, err) == nil { // else the system does not tell
 		r.CPU = end - start
 	}
 	r.EndpointCPU = time.Duration((r.Stats.CPUMs - before.CPUMs) * float64(time.Millisecond))
