@@ -42,8 +42,8 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 }
 
 func TestWrongFlagsAreToldTogether(t *testing.T) {
-	err := (&storm.Options{Duration: time.Minute, Rate: -1, Endpoint: "localhost"}).Validate()
-	for _, part := range []string{"duration", "rate", "endpoint", "inbounds", "schedulers", "workers"} {
+	err := (&storm.Options{Duration: time.Minute, Rate: -1, Endpoint: "localhost", Engine: "steam"}).Validate()
+	for _, part := range []string{"duration", "rate", "endpoint", "engine", "inbounds", "schedulers", "workers"} {
 		require.ErrorContains(t, err, part)
 	}
 }

@@ -38,13 +38,14 @@ func run(args []string) int {
 	set := settings.New("chaos", summary)
 	seed := set.Int("seed", "", 0, "of the schedule; 0 for a random one")
 	set.DurationVar(&o.Duration, "duration", "", "of the run: load and faults, then a minute of calm; more if things are slow to arrive")
-	set.StringVar(&o.Endpoint, "endpoint", "", "base URL of an AWS emulator; it must check no signatures. Empty: the embedded engine, in a process of its own")
+	set.StringVar(&o.Endpoint, "endpoint", "", "base URL of an AWS emulator; it must check no signatures. Empty: one of its own")
+	set.StringVar(&o.Engine, "engine", "", "of its own: kumo, the embedded one; or null, that of tools/bench, which is faster. Empty: kumo up to "+storm.KumoFor.String()+", then null")
 	set.FloatVar(&o.Rate, "rate", "", "submissions per second")
 	set.IntVar(&o.Inbounds, "inbounds", "", "inbound processes")
 	set.IntVar(&o.Schedulers, "schedulers", "", "scheduler processes")
 	set.IntVar(&o.Workers, "workers", "", "processes of the owning services")
 	set.BoolVar(&o.Keep, "keep", "", "keep the logs of the processes and say where; they are kept too if a promise was broken")
-	asJSON := set.Bool("json", "", false, "print the account as JSON instead of a table")
+	asJSON := set.Bool("json", "", false, "print the account as one flat JSON object instead of a table")
 	err := set.Parse(args, func(string) (string, bool) { return "", false }, os.Stdout)
 	if errors.Is(err, settings.ErrHelp) {
 		return 0

@@ -23,6 +23,7 @@ parts() {
 	part processes MYOSIN_E2E=1 -run Processes -parallel 2 ./services/standalone/e2e
 	part simulation MYOSIN_SIM_SEEDS=1000 -run 'TestSeeds|TestAWorld' ./pkg/simulation
 	part wave MYOSIN_WAVE=1000000 -run TestWave ./pkg/simulation
+	part chaos MYOSIN_E2E=1 -run Chaos ./tools/chaos
 	part mutants MYOSIN_MUTANTS=1 -run TestMutations ./tools/mutants
 }
 

@@ -32,6 +32,7 @@ type story struct {
 type outcome struct {
 	fault             string
 	unapplied, unsaid bool
+	began             time.Time // of one that was long on its way
 }
 
 func newStory() *story {
@@ -47,7 +48,7 @@ func newStory() *story {
 func (s *story) call(by, target, request, answer string, o outcome) {
 	time.Sleep(time.Millisecond)
 	c := s.j.Read(target, []byte(request))
-	out := &journal.Outcome{By: by, Status: http.StatusOK, Body: []byte(answer), Answered: !o.unsaid, Fault: o.fault}
+	out := &journal.Outcome{By: by, Status: http.StatusOK, Body: []byte(answer), Answered: !o.unsaid, Fault: o.fault, Began: o.began}
 	if o.unapplied {
 		out.Status = 0
 	}
@@ -93,10 +94,10 @@ func (s *story) done(by, receipt string, o outcome) {
 	s.call(by, "AmazonSQS.DeleteMessage", fmt.Sprintf(`{"QueueUrl":"http://x/0/c-svc-orders","ReceiptHandle":%q}`, receipt), `{}`, o)
 }
 
-// disturb notes a kill that is now, or a freeze that ends now.
+// disturb notes a kill that is now, or a freeze or roll that ends now.
 func (s *story) disturb(kind, by string, since time.Duration) {
 	d := audit.Disturbance{By: by, Kind: kind, From: time.Now().Add(-since)}
-	if kind == "frozen" {
+	if kind != audit.Killed {
 		d.To = time.Now()
 	}
 	s.facts.Disturbances = append(s.facts.Disturbances, d)

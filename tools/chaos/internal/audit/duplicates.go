@@ -14,6 +14,8 @@ const (
 	whyFreeze    = "frozen between claim and completion"
 	whyCompleted = "no completion got through"
 	whyAgain     = "submission came again after the delivery"
+	whyLateRow   = "an insert was given up, and applied after the delivery"
+	whyLateSend  = "a send was given up, and applied after another"
 	whyCopy      = "the queue delivered a copy"
 	whyDelete    = "the worker's delete did not get through"
 	whyWorker    = "the worker was killed or frozen"
@@ -24,7 +26,7 @@ const (
 func (au *auditor) duplicates(o *Order, events, sent []journal.Event) {
 	for i := range sent {
 		// What a kill may cost: sent, not completed, whether or not it came twice.
-		if au.disturbed("killed", sent[i].By, sent[i].At, time.Time{}) && !completed(events, &sent[i], time.Time{}) {
+		if au.disturbed(Killed, sent[i].By, sent[i].At, time.Time{}) && !completed(events, &sent[i], time.Time{}) {
 			au.a.HeldAtKills++
 		}
 		if i == 0 {
@@ -34,6 +36,9 @@ func (au *auditor) duplicates(o *Order, events, sent []journal.Event) {
 		why := au.reason(events, &sent[i-1], &sent[i])
 		if why == "" {
 			au.a.Unexplained++
+			if au.disturbed(Rolled, sent[i-1].By, sent[i-1].At, sent[i].At) || au.disturbed(Rolled, sent[i].By, sent[i-1].At, sent[i].At) {
+				au.a.OnRolls++
+			}
 			au.breach(o.ID, "sent %d times, and nothing explains number %d", len(sent), i+1)
 			continue
 		}
@@ -42,19 +47,21 @@ func (au *auditor) duplicates(o *Order, events, sent []journal.Event) {
 }
 
 func (au *auditor) reason(events []journal.Event, before, next *journal.Event) string {
-	if storedAgain(events, before, next) {
-		return whyAgain
-	}
-	done := completed(events, before, next.At)
 	switch {
-	case done:
+	case lateSend(before, next):
+		return whyLateSend
+	case lateInsert(events, before, next):
+		return whyLateRow
+	case storedAgain(events, before, next):
+		return whyAgain
+	case completed(events, before, next.At):
 		return ""
 	case !before.Answered:
 		return whyReply
-	case au.disturbed("killed", before.By, before.At, next.At):
+	case au.disturbed(Killed, before.By, before.At, next.At):
 		return whyKill
-	case au.disturbed("frozen", before.By, before.At, next.At),
-		au.disturbed("frozen", next.By, before.At, next.At):
+	case au.disturbed(Frozen, before.By, before.At, next.At),
+		au.disturbed(Frozen, next.By, before.At, next.At):
 		return whyFreeze
 	case faultyCompletions(events, before, next):
 		return whyCompleted
@@ -62,8 +69,33 @@ func (au *auditor) reason(events []journal.Event, before, next *journal.Event) s
 	return ""
 }
 
-// disturbed reports whether a process was killed or frozen in a time; no end
-// means until now.
+// lateSend reports whether the queue took a message late: its sender did not wait
+// for the answer, and the call was on its way already when the other was sent.
+func lateSend(before, next *journal.Event) bool {
+	return !next.Answered && next.Began.Before(before.At)
+}
+
+// lateInsert reports whether the row that was sent next came of a call that was
+// on its way before the row that was sent before was there, was not waited for,
+// and was carried out when that one was gone. No condition of a write can tell
+// such an insert from a first one.
+func lateInsert(events []journal.Event, before, next *journal.Event) bool {
+	var first, again *journal.Event // the rows of the two sends
+	for i := range events {
+		e := &events[i]
+		switch {
+		case e.What != journal.Insert || !e.Applied || e.At.After(next.At):
+		case !e.At.After(before.At):
+			first = e
+		default:
+			again = e
+		}
+	}
+	return first != nil && again != nil && !again.Answered && again.Began.Before(first.At)
+}
+
+// disturbed reports whether a process was killed, frozen or rolled in a time; no
+// end means until now.
 func (au *auditor) disturbed(kind, by string, from, to time.Time) bool {
 	if to.IsZero() {
 		to = time.Now()
@@ -169,5 +201,5 @@ func (au *auditor) againReason(events []journal.Event, message string, before, n
 }
 
 func (au *auditor) anyOf(by string, from, to time.Time) bool {
-	return au.disturbed("killed", by, from, to) || au.disturbed("frozen", by, from, to)
+	return au.disturbed(Killed, by, from, to) || au.disturbed(Frozen, by, from, to)
 }

@@ -9,11 +9,18 @@ import (
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/owner"
 )
 
-// Disturbance is a kill or a freeze of a process start.
+// The kinds of disturbances. A roll is a reason for nothing.
+const (
+	Killed = "killed"
+	Frozen = "frozen"
+	Rolled = "rolled"
+)
+
+// Disturbance is what befell a process start.
 type Disturbance struct {
 	By   string // the process start
-	Kind string // killed, frozen
-	// From is when it began; To when a freeze ended. A kill has no end.
+	Kind string
+	// From is when it began; To when it ended. A kill has no end.
 	From, To time.Time
 }
 
@@ -37,32 +44,25 @@ type Facts struct {
 // is corrected from 2 s on, measured to about a second.
 const Tolerance = 3100 * time.Millisecond
 
-// Account is the sum of a run. Durations are in milliseconds, so that it reads
-// the same in JSON.
+// Account is the sum of a run.
 type Account struct {
-	Submitted         int            `json:"submitted"`
-	Accepted          int            `json:"accepted"`
-	Unsure            int            `json:"unsure"` // submissions without an answer
-	Repeated          int            `json:"repeated"`
-	Delivered         int            `json:"delivered"`
-	Cancelled         int            `json:"cancelled"`
-	CancelUnsure      int            `json:"cancel_unsure"`
-	Moved             int            `json:"moved"`
-	LostWithQueue     int            `json:"lost_with_deleted_queue"`
-	Lost              int            `json:"lost"`
-	Early             int            `json:"early"`
-	CancelledAndSent  int            `json:"cancelled_but_delivered"`
-	WrongDelivery     int            `json:"wrong_delivery"`
-	Unexplained       int            `json:"duplicates_unexplained"`
-	DuplicateSends    int            `json:"duplicate_sends"`
-	DuplicateHandlers int            `json:"messages_handled_again"`
-	Why               map[string]int `json:"duplicates_by_reason"`
-	HeldAtKills       int            `json:"rows_sent_and_not_completed_at_kills"`
-	WithinClock       int            `json:"early_within_clock_tolerance"`
-	LateP50           float64        `json:"late_p50_ms"`
-	LateP99           float64        `json:"late_p99_ms"`
-	LateMax           float64        `json:"late_max_ms"`
-	Breaches          []string       `json:"breaches"`
+	Submitted, Accepted, Repeated, Delivered int
+	Unsure                                   int // submissions without an answer
+	Cancelled, CancelUnsure, Moved           int
+	LostWithQueue                            int // gone with the queue that was deleted
+	Lost, Early, CancelledAndSent            int
+	WrongDelivery                            int
+	// WithinClock are those that were early by no more than a clock may be wrong.
+	WithinClock       int
+	DuplicateSends    int
+	DuplicateHandlers int            // messages handled again
+	Why               map[string]int // reasons of both
+	Unexplained       int            // those without
+	OnRolls           int            // of these, while a process that sent either was being rolled
+	HeldAtKills       int            // rows sent and not completed
+	LateP50           float64        // milliseconds; also below
+	LateP99, LateMax  float64
+	Breaches          []string
 }
 
 // auditor goes through the orders.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -185,11 +186,14 @@ func (e Entry) settled() Entry {
 
 // Outcome is what became of a call.
 type Outcome struct {
-	By       string
-	Status   int    // of the endpoint; 0 if it was not reached
-	Body     []byte // of the endpoint
-	Answered bool
-	Fault    string
+	By string
+	// Began is when the call came in; Done when the endpoint had answered it.
+	// Zero: now.
+	Began, Done time.Time
+	Status      int    // of the endpoint; 0 if it was not reached
+	Body        []byte // of the endpoint
+	Answered    bool
+	Fault       string
 	// Refused are entries that were not forwarded, with what was injected.
 	Refused map[string]string
 }
@@ -209,6 +213,8 @@ type answer struct {
 // the call's number, for [Journal.Unheard].
 func (j *Journal) Log(c *Call, o *Outcome) int64 {
 	n := j.number()
+	now := time.Now()
+	began, done := cmp.Or(o.Began, now), cmp.Or(o.Done, now)
 	if c.Entries == nil && c.Op != "ReceiveMessage" {
 		return n
 	}
@@ -216,7 +222,7 @@ func (j *Journal) Log(c *Call, o *Outcome) int64 {
 	ok := o.Status == http.StatusOK && json.Unmarshal(o.Body, &a) == nil
 	if c.Op == "ReceiveMessage" {
 		if ok {
-			j.received(c, o, n, a.Messages)
+			j.received(c, o, &Event{Began: began, At: done, By: o.By, Answered: o.Answered, call: n}, a.Messages)
 		}
 		return n
 	}
@@ -228,7 +234,7 @@ func (j *Journal) Log(c *Call, o *Outcome) int64 {
 	for i := range c.Entries {
 		e := &c.Entries[i]
 		v := Event{
-			At: time.Now(), By: o.By, What: e.What, Key: e.Key, From: e.From, To: e.To, Message: e.message, Queue: c.Queue,
+			Began: began, At: done, By: o.By, What: e.What, Key: e.Key, From: e.From, To: e.To, Message: e.message, Queue: c.Queue,
 			Answered: o.Answered, Fault: o.Fault, call: n,
 		}
 		fault, refused := o.Refused[e.Ref]
@@ -261,7 +267,8 @@ func (j *Journal) Log(c *Call, o *Outcome) int64 {
 // Copy is the mark in the receipts of messages that the proxy repeated.
 const Copy = "chaos-copy-"
 
-func (j *Journal) received(c *Call, o *Outcome, call int64, messages []message) {
+// received notes messages; all have in common what of says.
+func (j *Journal) received(c *Call, o *Outcome, of *Event, messages []message) {
 	what := map[Kind]What{Buffer: Drain, Service: Receive}[j.names.Kind(c.Queue)]
 	for i := range messages {
 		m := &messages[i]
@@ -271,10 +278,8 @@ func (j *Journal) received(c *Call, o *Outcome, call int64, messages []message) 
 		}
 		j.remember(m.ReceiptHandle, carried{id, m.MessageID})
 		ms, _ := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64) // zero where it was not asked for
-		v := Event{
-			At: time.Now(), By: o.By, What: what, Message: m.MessageID, Queue: c.Queue, Sent: time.UnixMilli(ms),
-			Applied: true, Answered: o.Answered, Fault: o.Fault, call: call,
-		}
+		v := *of
+		v.What, v.Message, v.Queue, v.Sent, v.Applied, v.Fault = what, m.MessageID, c.Queue, time.UnixMilli(ms), true, o.Fault
 		if strings.HasPrefix(m.ReceiptHandle, Copy) {
 			v.Fault = "a copy"
 		}

@@ -35,7 +35,8 @@ const (
 
 // Event is one call, as far as it concerns one trigger.
 type Event struct {
-	At       time.Time // when the endpoint had answered, or the call was given up
+	Began    time.Time // when the call came from the process
+	At       time.Time // when the endpoint had answered, or the call was cut
 	By       string    // the process start, such as scheduler-1.2
 	What     What
 	Key      string // of the row
@@ -52,6 +53,9 @@ type Event struct {
 func (e *Event) text(start time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%8.3fs %-12s %-8s", e.At.Sub(start).Seconds(), e.By, e.What)
+	if took := e.At.Sub(e.Began); took >= time.Second {
+		fmt.Fprintf(&b, " (took %.1fs)", took.Seconds())
+	}
 	for _, s := range []string{e.Key, e.Queue, e.Message} {
 		if s != "" {
 			b.WriteString(" " + s)
@@ -101,7 +105,8 @@ func (j *Journal) add(id string, e *Event) {
 
 // Note puts something in a trigger's history that went over no wire.
 func (j *Journal) Note(id, by, text string) {
-	j.add(id, &Event{At: time.Now(), By: by, What: What(text), Applied: true, Answered: true})
+	now := time.Now()
+	j.add(id, &Event{Began: now, At: now, By: by, What: What(text), Applied: true, Answered: true})
 }
 
 // Of returns a trigger's events in the order of their times.

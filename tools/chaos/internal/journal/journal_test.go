@@ -57,7 +57,7 @@ func TestEveryWriteOfARowIsRead(t *testing.T) {
 			j.Log(j.Read("DynamoDB_20120810."+c.target, []byte(c.body)), &journal.Outcome{By: "x", Status: http.StatusOK, Body: []byte(c.answer), Answered: true})
 			got := j.Of(id)
 			require.Len(t, got, 1)
-			c.want.At, c.want.By, c.want.Answered = got[0].At, "x", true
+			c.want.Began, c.want.At, c.want.By, c.want.Answered = got[0].Began, got[0].At, "x", true
 			require.Equal(t, c.want, got[0])
 		})
 	}

@@ -23,6 +23,7 @@ const (
 	Surge  Kind = "surge"  // another one, then SIGTERM
 	Clock  Kind = "clock"  // rolled to one whose clock is off, and back
 	Queue  Kind = "queue"  // a service's queue is deleted, and made again
+	Disk   Kind = "disk"   // the engine's disk is full
 	Calls  Kind = "calls"  // a window of faults of single calls
 )
 
@@ -63,6 +64,7 @@ type Options struct {
 	Places []string
 	Queue  string // the place that stands for the queue to be deleted
 	Caller string // the place of the callers
+	Engine string // the place whose disk is to be filled; empty: no disk is
 }
 
 // MinLength leaves room for a freeze of 70 s.
@@ -98,6 +100,11 @@ func Make(o Options) []Event {
 		p.process(Clock, []string{"scheduler", "scheduler", "inbound"}[p.r.IntN(3)])
 		p.process(Queue, o.Queue)
 	}
+	for range minutes {
+		if o.Engine != "" { // last, so that the rest of a seed's schedule is the same without it
+			p.process(Disk, o.Engine)
+		}
+	}
 	slices.SortStableFunc(p.events, func(a, b Event) int { return int(a.At - b.At) })
 	return p.events
 }
@@ -116,13 +123,13 @@ func (p *planner) pick(role string) string {
 	return fit[p.r.IntN(len(fit))]
 }
 
-// process plans something that one process or queue suffers, where nothing else
+// process plans something that one process, queue or disk suffers, where nothing else
 // of the kind happens to it about that time.
 func (p *planner) process(k Kind, role string) {
 	const apart = 4 * time.Second
 	for range 60 {
 		e := Event{Kind: k, Place: role}
-		if k != Queue {
+		if k != Queue && k != Disk {
 			e.Place = p.pick(role)
 		}
 		switch k {
@@ -142,6 +149,8 @@ func (p *planner) process(k Kind, role string) {
 			}
 		case Queue:
 			e.Length = p.secs(15, 30)
+		case Disk:
+			e.Length = p.secs(8, 20)
 		}
 		if p.o.Length < e.Length+2*apart {
 			continue

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 func options(seed uint64, length time.Duration) plan.Options {
 	return plan.Options{
-		Seed: seed, Length: length, Queue: "parcels", Caller: "caller",
+		Seed: seed, Length: length, Queue: "parcels", Caller: "caller", Engine: "engine",
 		Places: []string{"inbound-0", "inbound-1", "scheduler-0", "scheduler-1", "scheduler-2", "worker-0", "worker-1"},
 	}
 }
@@ -21,6 +22,14 @@ func TestASeedFixesTheSchedule(t *testing.T) {
 	first, again := plan.Make(options(7, 2*time.Minute)), plan.Make(options(7, 2*time.Minute))
 	require.Equal(t, first, again)
 	require.NotEqual(t, plan.Make(options(7, 2*time.Minute)), plan.Make(options(8, 2*time.Minute)))
+}
+
+func TestADiskThatCannotBeFilledIsLeftOutAndNothingElseChanges(t *testing.T) {
+	o := options(7, 9*time.Minute)
+	with := plan.Make(o)
+	o.Engine = ""
+	without := slices.DeleteFunc(with, func(e plan.Event) bool { return e.Kind == plan.Disk })
+	require.Equal(t, without, plan.Make(o))
 }
 
 func TestEveryFaultComesWithinTheTimeAndOneAtATimeToAProcess(t *testing.T) {
@@ -45,7 +54,7 @@ func TestEveryFaultComesWithinTheTimeAndOneAtATimeToAProcess(t *testing.T) {
 					}
 				}
 			}
-			for _, k := range []plan.Kind{plan.Kill, plan.Freeze, plan.Clock, plan.Queue, plan.Calls} {
+			for _, k := range []plan.Kind{plan.Kill, plan.Freeze, plan.Clock, plan.Queue, plan.Disk, plan.Calls} {
 				require.NotZero(t, kinds[k], "seed %d, %s: %s", seed, length, k)
 			}
 			require.Len(t, windows, 11, "every fault of calls")

@@ -68,6 +68,23 @@ func TestStopWantsACleanEndAndKillNone(t *testing.T) {
 	require.ErrorContains(t, err, "ended")
 }
 
+func TestFilesOfAProcessGrowNoFurtherUntilTheyMay(t *testing.T) {
+	if !procs.CanLimitFiles {
+		t.Skip("Linux only")
+	}
+	k, err := procs.StartKeeper(os.Environ(), "keeper", "")
+	require.NoError(t, err)
+	defer k.Close()
+	dir := t.TempDir()
+	p := start(t, k, dir, `trap '' XFSZ; while :; do if head -c 3000 /dev/zero >full 2>/dev/null; then echo room; else echo full; fi; sleep 0.02; done`)
+	sees(t, p, "room")
+	release, err := p.LimitFiles(2000)
+	require.NoError(t, err)
+	sees(t, p, "full")
+	require.NoError(t, release())
+	sees(t, p, "full\nroom")
+}
+
 func TestTheKeeperEndsWhatIsLeftAndCleansUp(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	require.NoError(t, os.Mkdir(dir, 0o700))

@@ -121,11 +121,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the process has gone
 	}
 	call := p.o.Journal.Read(r.Header.Get("X-Amz-Target"), body)
-	out := &journal.Outcome{By: p.o.Name}
+	out := &journal.Outcome{By: p.o.Name, Began: time.Now()}
 	a := p.carry(r, call, body, out)
 	// A receipt must be known before anybody can use it: log first.
 	n := p.o.Journal.Log(call, out)
 	if a == nil {
+		if r.Context().Err() != nil && !out.Done.IsZero() && !p.leaving.Load() {
+			p.o.Journal.Unheard(n)
+		}
 		panic(http.ErrAbortHandler) // cuts the connection
 	}
 	maps.Copy(w.Header(), a.header)
@@ -172,7 +175,7 @@ func (p *Proxy) carry(r *http.Request, call *journal.Call, body []byte, out *jou
 		out.Fault = strings.TrimSpace(out.Fault + " endpoint: " + err.Error())
 		return nil
 	}
-	out.Status, out.Body = a.status, a.body
+	out.Done, out.Status, out.Body = time.Now(), a.status, a.body
 	req.merge(a)
 	if call.Op == "ReceiveMessage" && a.status == http.StatusOK {
 		p.o.Copies.add(call.Queue, a, d.kind == Repeat, d.delay)

@@ -101,7 +101,7 @@ func (w *world) alive(st *started) {
 
 func (w *world) kill(st *started) {
 	w.alive(st)
-	w.disturb(st, "killed", time.Now(), time.Time{})
+	w.disturb(st, audit.Killed, time.Now(), time.Time{})
 	st.way.Leaving()
 	st.proc.Kill()
 }
@@ -114,8 +114,10 @@ func (w *world) stop(st *started) {
 	}
 	st.way.Leaving()
 	const more = 3 * time.Second
+	began := time.Now()
+	defer func() { w.disturb(st, audit.Rolled, began, time.Now()) }()
 	if err := st.proc.Stop(grace + more); err != nil {
-		w.disturb(st, "killed", time.Now(), time.Time{})
+		w.disturb(st, audit.Killed, time.Now(), time.Time{})
 		w.ledger.Breach(fmt.Sprintf("a stop was not clean: %v\n%s", err, st.proc.Tail(20)))
 	}
 }
@@ -141,9 +143,14 @@ func (w *world) happen(ctx context.Context, e *plan.Event) {
 		return
 	}
 	w.count(string(e.Kind))
-	if e.Kind == plan.Queue {
+	switch e.Kind {
+	case plan.Queue:
 		w.deleteQueue(ctx, e)
 		return
+	case plan.Disk:
+		w.fillDisk(ctx, e)
+		return
+	default:
 	}
 	s := w.slot(e.Place)
 	s.turn.Lock()
@@ -190,7 +197,7 @@ func (w *world) freeze(ctx context.Context, s *slot, e *plan.Event) {
 	until(ctx, began.Add(e.Length))
 	_ = old.proc.Signal(syscall.SIGCONT) // it cannot have ended
 	// What it does next may still rest on what it knew before.
-	w.disturb(old, "frozen", began, time.Now().Add(5*time.Second))
+	w.disturb(old, audit.Frozen, began, time.Now().Add(5*time.Second))
 	w.say.line("woken   %s", old.name)
 	if e.Instead {
 		until(ctx, time.Now().Add(8*time.Second))

@@ -114,7 +114,9 @@ func (w *world) submit(ctx context.Context, jobs []*job) {
 		case errors.As(r.Err, &field):
 			w.ledger.Breach(fmt.Sprintf("%+v: a submission was refused: %v", j.order, r.Err))
 		default:
-			w.count("submission-refused")
+			w.mu.Lock()
+			w.refused++
+			w.mu.Unlock()
 		}
 		switch {
 		case r.Err == nil:

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/myosin-jobs/myosin/services/standalone/embedded"
-	"github.com/myosin-jobs/myosin/tools/chaos/internal/audit"
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/plan"
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/procs"
 )
@@ -31,9 +30,12 @@ type Options struct {
 	// Duration of the load and the faults, and the minute of calm that everything
 	// usually needs to arrive. At least [MinDuration].
 	Duration time.Duration
-	// Endpoint of all AWS services, which must check no signatures. Empty: the
-	// embedded one, in a process of its own.
+	// Endpoint of all AWS services, which must check no signatures. Empty: Engine,
+	// in a process of its own.
 	Endpoint string
+	// Engine is [EngineKumo] or [EngineNull]. Empty: kumo, and null above
+	// [KumoFor]. With an Endpoint it must be empty.
+	Engine string
 	// Rate of submissions a second.
 	Rate float64
 	// Inbounds, Schedulers and Workers are the processes of each kind; 1 or more.
@@ -43,6 +45,14 @@ type Options struct {
 	// Progress takes the schedule as it goes. Required.
 	Progress io.Writer
 }
+
+// The engines that a run starts for itself.
+const (
+	EngineKumo = "kumo" // the embedded one, which has no PartiQL and reads its whole table for each query
+	EngineNull = "null" // that of tools/bench, which has PartiQL and keeps nothing on disk
+	// KumoFor is the longest run that is kumo's unless it is asked for.
+	KumoFor = 5 * time.Minute
+)
 
 const (
 	calmFor = time.Minute
@@ -73,6 +83,12 @@ func (o *Options) Validate() error {
 	if u, err := url.Parse(o.Endpoint); o.Endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http") {
 		errs = append(errs, fmt.Errorf("endpoint is %q; want http://host:port", o.Endpoint))
 	}
+	switch {
+	case o.Engine != "" && o.Engine != EngineKumo && o.Engine != EngineNull:
+		errs = append(errs, fmt.Errorf("engine is %q; want %s or %s", o.Engine, EngineKumo, EngineNull))
+	case o.Engine != "" && o.Endpoint != "":
+		errs = append(errs, errors.New("engine: there is an endpoint already"))
+	}
 	return errors.Join(errs...)
 }
 
@@ -97,22 +113,19 @@ const (
 // Services are those that the workers consume.
 func Services() []string { return []string{orders, parcels} }
 
-// Report is what a run came to.
-type Report struct {
-	Seed     uint64         `json:"seed"`
-	Endpoint string         `json:"endpoint"`
-	Seconds  float64        `json:"seconds"`
-	Drained  float64        `json:"drained_after_seconds"`
-	Faults   map[string]int `json:"faults"`
-	Logs     string         `json:"logs,omitempty"`
-	*audit.Account
-}
-
 // Run makes one run. The error is of the run itself; breaches are in the report.
 func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
+	switch {
+	case o.Engine != "" || o.Endpoint != "":
+	case o.Duration > KumoFor:
+		o.Engine = EngineNull
+	default:
+		o.Engine = EngineKumo
+	}
+	machine := look(ctx)
 	dir, err := os.MkdirTemp("", "myosin-chaos-")
 	if err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
@@ -129,6 +142,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if r, err = w.run(ctx); err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
 	}
+	r.Machine = machine
 	if o.Keep || r.Failure() != nil {
 		w.keeper.Spare()
 		r.Logs = dir
@@ -142,7 +156,13 @@ func (w *world) run(ctx context.Context) (*Report, error) {
 	w.start = time.Now()
 	w.say.start = w.start
 	w.say.line("seed %d: %g submissions/s and faults for %s, on %s", w.o.Seed, w.o.Rate, length, w.endpoint)
-	events := plan.Make(plan.Options{Seed: w.o.Seed, Length: length, Places: w.places(), Queue: parcels, Caller: caller})
+	o := plan.Options{Seed: w.o.Seed, Length: length, Places: w.places(), Queue: parcels, Caller: caller}
+	if w.hasDisk() {
+		o.Engine = engine
+	} else {
+		w.say.line("no full disk: that takes the embedded engine, on Linux")
+	}
+	events := plan.Make(o)
 	live, stop := context.WithTimeout(ctx, length)
 	var all sync.WaitGroup
 	all.Go(func() { w.load(ctx, live) })
@@ -170,8 +190,8 @@ func (w *world) run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{
-		Seed: w.o.Seed, Endpoint: w.endpoint, Seconds: time.Since(w.start).Seconds(), Drained: took.Seconds(),
-		Faults: w.counts(), Account: account,
+		Options: w.o, Endpoint: w.endpoint, Took: time.Since(w.start), Drained: took, Faults: w.counts(), Account: account,
+		Refused: w.refused, GivenUp: w.journal.GivenUp(),
 	}
 	return r, nil
 }
@@ -186,7 +206,6 @@ func (w *world) counts() map[string]int {
 			out[string(kind)] += n
 		}
 	}
-	out["given-up-by-process"] = w.journal.GivenUp()
 	return out
 }
 

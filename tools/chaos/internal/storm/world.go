@@ -65,6 +65,7 @@ type world struct {
 	starts    map[string]*started // every process start
 	faults    map[string]int
 	submitted int
+	refused   int // surely not submitted
 }
 
 // build makes endpoint, installation and processes.
@@ -111,36 +112,52 @@ func (w *world) build(ctx context.Context) error {
 
 // compile makes the programs as a release would.
 func (w *world) compile(ctx context.Context) error {
-	const module = "github.com/myosin-jobs/myosin/services/"
-	w.say.line("building inbound and scheduler")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", w.dir+string(filepath.Separator), module+"inbound", module+"scheduler") //nolint:gosec // a directory of our own.
+	const module = "github.com/myosin-jobs/myosin/"
+	args := []string{"build", "-o", w.dir + string(filepath.Separator), module + "services/inbound", module + "services/scheduler"}
+	if w.o.Engine == EngineNull {
+		args = append(args, module+"tools/bench") // its endpoint is internal to it: so as a program
+	}
+	w.say.line("building the programs")
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // a directory of our own.
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs (run it inside the module): %w\n%s", err, out)
 	}
 	return nil
 }
 
-var engineURL = regexp.MustCompile(`engine at (\S+)`)
+var engineURL = regexp.MustCompile(`(?:engine at|bench-endpoint) (\S+)`)
 
 // reach finds or starts the endpoint.
 func (w *world) reach(ctx context.Context) (err error) {
-	if w.endpoint = w.o.Endpoint; w.endpoint == "" {
-		self, err := os.Executable()
+	w.endpoint = w.o.Endpoint
+	if w.endpoint == "" {
+		w.endpoint, err = w.startEngine(ctx)
 		if err != nil {
-			return err
-		}
-		w.engine, err = w.keeper.Start(procs.Spec{
-			Name: "engine", Dir: w.dir, Program: self, Args: []string{EngineCommand}, Env: embedded.Environ(os.Environ(), ""),
-		})
-		if err != nil {
-			return err
-		}
-		if w.endpoint, err = w.engine.Sees(ctx, w.engine.Out, engineURL); err != nil {
 			return err
 		}
 	}
 	w.target, err = url.Parse(w.endpoint)
 	return err
+}
+
+// startEngine starts the engine of the run. It ends with this process.
+func (w *world) startEngine(ctx context.Context) (endpoint string, err error) {
+	spec := procs.Spec{Name: engine, Dir: w.dir, Env: embedded.Environ(os.Environ(), "")}
+	if w.o.Engine == EngineNull {
+		spec.Program, spec.Args = filepath.Join(w.dir, "bench"), []string{"endpoint", "--addr=127.0.0.1:0", "--stdin"}
+	} else {
+		spec.Args = []string{EngineCommand}
+		if spec.Program, err = os.Executable(); err != nil {
+			return "", err
+		}
+	}
+	if w.hasDisk() {
+		spec.Env = append(embedded.Environ(os.Environ(), w.dataDir()), fmt.Sprintf("KUMO_PERSIST_FLUSH_INTERVAL_MS=%d", flushMs))
+	}
+	if w.engine, err = w.keeper.Start(spec); err != nil {
+		return "", err
+	}
+	return w.engine.Sees(ctx, w.engine.Out, engineURL)
 }
 
 func (w *world) addSlots() {
