@@ -97,6 +97,7 @@ func (p *Platform) open(ctx context.Context, o Options) error {
 		// The SDK does no more than print a warning for a checksum that does not
 		// match, and it prints one for every answer of an engine that sends none.
 		o.DisableValidateResponseChecksum = true
+		o.EndpointResolverV2 = awsclient.NewEndpointCache(o.EndpointResolverV2.ResolveEndpoint, endpointKey)
 	})
 	p.Store, err = dynamostore.New(dynamostore.Options{
 		API: p.dynamo, Table: p.Names.Triggers(), Logger: o.Log, Meter: o.StoreMeter,
