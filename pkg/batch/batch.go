@@ -45,6 +45,7 @@ func (o *Options[T]) Validate() error {
 type Batcher[T any] struct {
 	o     Options[T]
 	slots chan struct{}
+	pool  *Pool
 
 	mu    sync.Mutex
 	idle  *sync.Cond // signalled when busy falls to 0
@@ -60,7 +61,7 @@ func New[T any](o Options[T]) (*Batcher[T], error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	b := &Batcher[T]{o: o, slots: make(chan struct{}, o.Workers)}
+	b := &Batcher[T]{o: o, slots: make(chan struct{}, o.Workers), pool: NewPool()}
 	b.idle = sync.NewCond(&b.mu)
 	return b, nil
 }
@@ -108,7 +109,7 @@ func (b *Batcher[T]) launch(n int) {
 	clear(b.buf[rest:])
 	b.buf = b.buf[:rest]
 	b.busy++
-	go func() {
+	b.pool.Go(func() {
 		b.slots <- struct{}{}
 		b.o.Flush(items)
 		<-b.slots
@@ -117,11 +118,15 @@ func (b *Batcher[T]) launch(n int) {
 		if b.busy--; b.busy == 0 && len(b.buf) == 0 {
 			b.idle.Broadcast()
 		}
-	}()
+	})
 }
 
+// Close ends the goroutines that idle; what is added later still leaves.
+func (b *Batcher[T]) Close() { b.pool.Close() }
+
 // Drain sends what is gathered without further linger and waits until nothing
-// is gathered or in progress, items added meanwhile included. Flush must be
+// is gathered or in progress, items added meanwhile included. Items may be added
+// after it, too. Flush must be
 // bounded in time by its owner.
 func (b *Batcher[T]) Drain() {
 	b.mu.Lock()
@@ -137,4 +142,5 @@ func (b *Batcher[T]) Drain() {
 	for b.busy > 0 || len(b.buf) > 0 {
 		b.idle.Wait()
 	}
+	b.pool.Close()
 }

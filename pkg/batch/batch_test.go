@@ -24,6 +24,7 @@ func TestFullBatchesLeaveAtOnceAndTheRestAfterTheLinger(t *testing.T) {
 			when = append(when, time.Since(start))
 		}})
 		require.NoError(t, err)
+		defer b.Close()
 		b.Add(make([]int, 13)...)
 		synctest.Wait()
 		mu.Lock()

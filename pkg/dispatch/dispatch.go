@@ -144,6 +144,7 @@ func (o *Options) Validate() error {
 type Dispatcher struct {
 	o        Options
 	finishes *batch.Batcher[*Claim]
+	sends    *batch.Pool
 
 	mu       sync.Mutex
 	idle     *sync.Cond
@@ -160,7 +161,7 @@ func New(o Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	o.setDefaults()
-	d := &Dispatcher{o: o, services: make(map[string]*sendQueue)}
+	d := &Dispatcher{o: o, services: make(map[string]*sendQueue), sends: batch.NewPool()}
 	d.idle = sync.NewCond(&d.mu)
 	d.giveUp, d.hurry = context.WithCancel(context.Background()) //nolint:gosec // a Drain that runs out of time calls hurry.
 	var err error
@@ -247,6 +248,8 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 	for d.open > 0 { // bounded: sends by SendTimeout, all else by giveUp
 		d.idle.Wait()
 	}
+	d.sends.Close()
+	d.finishes.Close()
 	return ctx.Err()
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,8 +37,11 @@ type sendQueue struct {
 
 	mu      sync.Mutex
 	claims  claimHeap
+	ready   []*Claim  // due, prepared and in order: they wait for company
+	company int       // claims that were due when they came, since ready was filled
+	waits   time.Time // when run looks again, if nothing wakes it
 	running bool
-	unsent  int       // in claims or being sent
+	unsent  int       // in claims, ready or being sent
 	holdTo  time.Time // FIFO: nothing is sent before, so that order is kept over a retry
 	// Rate of what the queue took: messages in this second and the one before.
 	second     int64
@@ -55,18 +59,25 @@ func newSendQueue(d *Dispatcher, service string) *sendQueue {
 }
 
 func (q *sendQueue) push(cs ...*Claim) {
+	now := q.d.o.Clock.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	sooner := false
 	for _, c := range cs {
 		heap.Push(&q.claims, c)
+		if !c.readyAt.After(now) {
+			q.company++
+		}
+		sooner = sooner || len(q.ready) == 0 && c.readyAt.Before(q.waits)
 	}
 	q.unsent += len(cs)
-	if !q.running {
+	switch {
+	case !q.running:
 		q.running = true
 		go q.run()
-		return
+	case sooner, len(q.ready)+q.company >= queue.MaxBatch:
+		q.poke()
 	}
-	q.poke()
 }
 
 func (q *sendQueue) poke() {
@@ -114,10 +125,10 @@ func (q *sendQueue) run() {
 				q.d.release(c)
 			}
 		case batch != nil:
-			go func() {
+			q.d.sends.Go(func() {
 				q.send(batch)
 				<-q.slots
-			}()
+			})
 		default:
 			t := time.NewTimer(wait)
 			select {
@@ -137,47 +148,65 @@ func (q *sendQueue) cut() (batch []*Claim, wait time.Duration, done bool) {
 	now := q.d.o.Clock.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.claims) == 0 {
+	if len(q.claims) == 0 && len(q.ready) == 0 {
 		q.running = false
 		return nil, 0, true
 	}
-	if draining && (q.claims[0].readyAt.Sub(now) > drainAhead || q.holdTo.Sub(now) > drainAhead) {
+	w := q.holdTo.Sub(now)
+	if len(q.ready) == 0 {
+		w = max(w, q.claims[0].readyAt.Sub(now))
+	}
+	switch {
+	case draining && w > drainAhead:
 		return nil, 0, false
-	}
-	if w := q.holdTo.Sub(now); w > 0 {
+	case w > 0:
+		q.waits = now.Add(w)
 		return nil, w, false
 	}
-	head := q.claims[0].readyAt
-	if w := head.Sub(now); w > 0 {
-		return nil, w, false
+	q.gather(now)
+	n, bytes := 0, 0
+	for n < len(q.ready) && n < queue.MaxBatch && (n == 0 || bytes+q.ready[n].size <= queue.MaxBatchBytes) {
+		bytes += q.ready[n].size
+		n++
 	}
-	ready, bytes := 0, 0
-	var popped []*Claim
-	for len(q.claims) > 0 && ready < queue.MaxBatch && !q.claims[0].readyAt.After(now) {
+	linger := q.ready[0].readyAt.Add(q.d.o.Linger).Sub(now)
+	if n == len(q.ready) && n < queue.MaxBatch && linger > 0 && !draining {
+		// It waits for company. What falls due meanwhile need not wake it one by one.
+		q.waits = now.Add(linger)
+		return nil, linger, false
+	}
+	batch = append(batch, q.ready[:n]...)
+	rest := copy(q.ready, q.ready[n:])
+	clear(q.ready[rest:])
+	q.ready = q.ready[:rest]
+	return batch, 0, false
+}
+
+// gather moves due claims from the heap to ready, in order, up to a batch; more
+// only for a claim that belongs before one that is there. Called with mu held.
+func (q *sendQueue) gather(now time.Time) {
+	q.company = 0
+	for len(q.claims) > 0 && !q.claims[0].readyAt.After(now) {
 		c := q.claims[0]
+		at := len(q.ready)
+		for at > 0 && before(c, q.ready[at-1]) {
+			at--
+		}
+		if len(q.ready) >= queue.MaxBatch && at == len(q.ready) {
+			return
+		}
 		q.prepare(c)
-		if ready > 0 && bytes+c.size > queue.MaxBatchBytes {
-			return popped, 0, false
-		}
-		popped = append(popped, heap.Pop(&q.claims).(*Claim))
-		ready++
-		bytes += c.size
+		heap.Pop(&q.claims)
+		q.ready = slices.Insert(q.ready, at, c)
 	}
-	if w := head.Add(q.d.o.Linger).Sub(now); ready < queue.MaxBatch && w > 0 && !draining {
-		for _, c := range popped { // let it linger
-			heap.Push(&q.claims, c)
-		}
-		return nil, w, false
-	}
-	return popped, 0, false
 }
 
 // popAll empties the queue.
 func (q *sendQueue) popAll() []*Claim {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all := q.claims
-	q.claims = nil
+	all := append(q.ready, q.claims...) //nolint:gocritic // both are given up.
+	q.claims, q.ready = nil, nil
 	q.unsent -= len(all)
 	return all
 }
@@ -324,9 +353,12 @@ type claimHeap []*Claim
 
 func (h claimHeap) Len() int { return len(h) }
 func (h claimHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	if !a.readyAt.Equal(b.readyAt) {
-		return a.readyAt.Before(b.readyAt)
+	return before(h[i], h[j])
+}
+
+func before(a, b *Claim) bool {
+	if c := a.readyAt.Compare(b.readyAt); c != 0 {
+		return c < 0
 	}
 	return a.Key.Compare(b.Key) < 0
 }
