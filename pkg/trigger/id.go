@@ -55,7 +55,13 @@ func (id ID) IsZero() bool { return id == ID{} }
 
 // String returns the 36-character lower-case form.
 func (id ID) String() string {
-	var b [36]byte
+	var b [idLen]byte
+	id.put(b[:])
+	return string(b[:])
+}
+
+// put writes the 36-character form.
+func (id ID) put(b []byte) {
 	hex.Encode(b[0:8], id[0:4])
 	b[8] = '-'
 	hex.Encode(b[9:13], id[4:6])
@@ -65,7 +71,6 @@ func (id ID) String() string {
 	hex.Encode(b[19:23], id[8:10])
 	b[23] = '-'
 	hex.Encode(b[24:36], id[10:16])
-	return string(b[:])
 }
 
 var errID = errors.New("want a UUID of 36 characters, such as 0b7e1f3a-6a52-4b7c-9d1e-2f4a5b6c7d8e")

@@ -14,6 +14,11 @@ const MaxPartitions = 1000
 // maxDueMs is the last due time that keeps 13 digits: in the year 2286.
 const maxDueMs = 9_999_999_999_999
 
+const (
+	dueDigits = 13
+	idLen     = 36
+)
+
 // Key is the primary key of a trigger's row.
 type Key struct {
 	Lane      Lane
@@ -29,19 +34,40 @@ func KeyOf(lane Lane, id ID, due time.Time, n int) Key {
 
 // PartitionKey returns the hash key of a partition's rows, such as "s.017".
 func PartitionKey(lane Lane, partition int) string {
-	return fmt.Sprintf("%c.%03d", lane.letter(), partition)
+	if partition < 0 || partition >= MaxPartitions {
+		return fmt.Sprintf("%c.%03d", lane.letter(), partition)
+	}
+	return string([]byte{lane.letter(), '.', digit(partition / 100), digit(partition / 10 % 10), digit(partition % 10)})
 }
 
 // SortKey returns the range key of a row: 13 digits of due time and the id.
 func SortKey(due int64, id ID) string {
-	return SortFrom(due) + "#" + id.String()
+	var b [dueDigits + 1 + idLen]byte
+	putDue(b[:dueDigits], due)
+	b[dueDigits] = '#'
+	id.put(b[dueDigits+1:])
+	return string(b[:])
 }
 
 // SortFrom returns the smallest range key of rows due at or after the given
 // epoch millisecond. Times outside 13 digits are brought to the nearest end.
 func SortFrom(due int64) string {
-	return fmt.Sprintf("%013d", min(max(due, 0), maxDueMs))
+	var b [dueDigits]byte
+	putDue(b[:], due)
+	return string(b[:])
 }
+
+// putDue writes the digits of a due time, the last first. These keys are made
+// and parsed several times a job: hence no fmt.
+func putDue(b []byte, due int64) {
+	due = min(max(due, 0), maxDueMs)
+	for i := dueDigits - 1; i >= 0; i-- {
+		b[i] = digit(int(due % 10))
+		due /= 10
+	}
+}
+
+func digit(n int) byte { return byte('0' + n) }
 
 // P returns the row's hash key.
 func (k Key) P() string { return PartitionKey(k.Lane, k.Partition) }
@@ -87,15 +113,15 @@ func ParseKey(p, s string) (Key, error) {
 		return Key{}, fmt.Errorf("%w: partition %q", errKey, clip(p, 32))
 	}
 	k.Partition = n
-	if len(s) != 13+1+36 || s[13] != '#' {
+	if len(s) != dueDigits+1+idLen || s[dueDigits] != '#' {
 		return Key{}, fmt.Errorf("%w: sort key %q", errKey, clip(s, 64))
 	}
-	due, err := strconv.ParseUint(s[:13], 10, 63)
+	due, err := strconv.ParseUint(s[:dueDigits], 10, 63)
 	if err != nil {
 		return Key{}, fmt.Errorf("%w: due time of %q", errKey, clip(s, 64))
 	}
 	k.Due = int64(due)
-	if k.ID, err = ParseID(s[14:]); err != nil || k.ID.String() != s[14:] {
+	if k.ID, err = ParseID(s[dueDigits+1:]); err != nil || k.ID.String() != s[dueDigits+1:] {
 		return Key{}, fmt.Errorf("%w: id of %q", errKey, clip(s, 64))
 	}
 	return k, nil
