@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/myosin-jobs/myosin/pkg/batch"
 	"github.com/myosin-jobs/myosin/pkg/dispatch"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/store"
@@ -40,6 +41,7 @@ type lane struct {
 	pending *pending
 	wake    chan struct{}
 	slots   chan struct{} // acquiring batches
+	calls   *batch.Pool   // runs them
 
 	mu        sync.Mutex
 	parts     map[int]*ownedPart
@@ -140,6 +142,7 @@ func (l *lane) kick() {
 
 // run acquires what falls due until ctx ends, then waits for the batches under way.
 func (l *lane) run(ctx context.Context) {
+	defer l.calls.Close()
 	defer l.batches.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -226,7 +229,9 @@ func (l *lane) start(ctx context.Context, items []*item) {
 	l.acquiring += len(items)
 	l.mu.Unlock()
 	l.slots <- struct{}{}
-	l.batches.Go(func() {
+	l.batches.Add(1)
+	l.calls.Go(func() {
+		defer l.batches.Done()
 		l.acquire(ctx, items)
 		l.mu.Lock()
 		l.acquiring -= len(items)

@@ -177,19 +177,23 @@ const (
 	skipped            // tracked already, or finished lately
 	parked             // its service may not send now: the range is remembered
 	noRoom             // no room in the partition's share
+	unread             // to be admitted, but only its key and state were read
 )
 
 // admit takes a waiting row into memory, or remembers that it was skipped.
-func (p *part) admit(ctx context.Context, key trigger.Key, row *store.Row) admission {
+func (p *part) admit(ctx context.Context, key trigger.Key, row *store.Row, head bool) admission {
 	open := p.l.admits(ctx, row.Service)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known(key) {
 		return skipped
 	}
-	if r := p.parked[row.Service]; r != nil || !open || p.crowded(row) {
+	switch {
+	case p.parked[row.Service] != nil || !open || !head && p.crowded(row):
 		p.park(key, row.Service)
 		return parked
+	case head:
+		return unread
 	}
 	return p.track(key, row)
 }

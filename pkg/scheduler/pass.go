@@ -11,6 +11,7 @@ import (
 // pass is one reading of everything from the floor to the look-ahead.
 type pass struct {
 	active  bool
+	began   int64 // where it began
 	from    int64
 	to      int64
 	after   *trigger.Key
@@ -18,10 +19,14 @@ type pass struct {
 	floor   int64     // the next floor, if nothing lowers it
 	pages   int
 	found   int
-	again   int       // rows that were read before
-	head    int       // memory of the rows below the next floor
-	next    time.Time // when the next one starts, local
-	idle    time.Duration
+	again   int // rows that were read before
+	// seen is up to where the pass before had read, and this one reads keys and
+	// states only; 0: this one reads everything in full.
+	seen int64
+	look bool      // the next page of what was seen is read in full: it has news
+	head int       // memory of the rows below the next floor
+	next time.Time // when the next one starts, local
+	idle time.Duration
 }
 
 const (
@@ -29,6 +34,8 @@ const (
 	// every LookAhead/againPart.
 	againMany = 100
 	againPart = 4
+	thinRows  = 4 * pageRows // rows asked for at once where only keys and states are read
+	thinSize  = 1 << 10      // bytes taken for a row of which no more was read
 )
 
 // stepPass reads pages of the pass under way, or starts one if it is time.
@@ -39,22 +46,17 @@ func (p *part) stepPass(ctx context.Context) (time.Duration, error) {
 		if w := p.pass.next.Sub(local); w > 0 && w <= o.IdleTick {
 			return w, nil
 		}
-		now := o.Clock.Now()
-		p.mu.Lock()
-		p.lowered = -1
-		p.pass = pass{
-			active: true, from: p.floor, to: now.Add(o.LookAhead).UnixMilli(), started: local,
-			floor: now.Add(-o.FloorMargin).UnixMilli(), idle: p.pass.idle,
-		}
-		if p.cheapHead {
-			p.pass.from = 0
-		}
-		p.mu.Unlock()
+		p.startPass(local)
 	}
 	for range pagesAStep {
-		page, err := o.Store.Range(ctx, store.Range{
-			Lane: p.l.id, Partition: p.id, From: p.pass.from, To: p.pass.to, After: p.pass.after, Limit: pageRows,
-		})
+		r := store.Range{Lane: p.l.id, Partition: p.id, From: p.pass.from, To: p.pass.to, After: p.pass.after, Limit: pageRows}
+		if p.pass.seen > 0 {
+			r.To = p.pass.seen
+			if r.Heads = !p.pass.look; r.Heads {
+				r.Limit = thinRows
+			}
+		}
+		page, err := o.Store.Range(ctx, r)
 		if err != nil {
 			if p.cheapHead && p.pass.from == 0 {
 				// Perhaps an item of the head is at fault: the sweep's concern.
@@ -66,25 +68,58 @@ func (p *part) stepPass(ctx context.Context) (time.Duration, error) {
 		p.mu.Lock()
 		p.progress = o.Clock.Local()
 		p.mu.Unlock()
-		full := p.takePage(ctx, page.Rows)
-		if full != nil {
-			p.pass.after = full.after
+		p.pass.look = false
+		full := p.takePage(ctx, page.Rows, r.Heads)
+		switch {
+		case full != nil && full.news:
+			p.pass.after, p.pass.look = full.after, true
+		case full != nil:
+			p.pass.after, p.pass.look = full.after, r.To < p.pass.to
 			return o.Tick, nil // blocked: woken when there is room
-		}
-		if page.Next == nil {
+		case page.Next != nil:
+			p.pass.after = page.Next
+		case p.pass.seen > 0: // on with what the pass before did not reach
+			p.pass.from, p.pass.seen, p.pass.after = p.pass.seen, 0, nil
+		default:
 			return p.endPass(), nil
 		}
-		p.pass.after = page.Next
 	}
 	return 0, nil
 }
 
-// stopped says where a page was left because the partition's share is full.
-type stopped struct{ after *trigger.Key }
+// startPass begins at the floor, or at the head of the partition where little
+// lies below. Where most of a pass is known already, what the last one saw is
+// read thinly: keys and states are enough to find what is new.
+func (p *part) startPass(local time.Time) {
+	o := &p.l.s.o
+	now := o.Clock.Now()
+	next := pass{
+		active: true, to: now.Add(o.LookAhead).UnixMilli(), started: local,
+		floor: now.Add(-o.FloorMargin).UnixMilli(), idle: p.pass.idle,
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lowered = -1
+	if next.from = p.floor; p.cheapHead {
+		next.from = 0
+	}
+	if p.pass.again > againMany && p.pass.to > next.from && p.pass.to < next.to {
+		next.seen = p.pass.to
+	}
+	next.began = next.from
+	p.pass = next
+}
 
-// takePage admits the rows of a page. When there is no room it returns where
-// to go on.
-func (p *part) takePage(ctx context.Context, rows []store.Row) *stopped {
+// stopped says where a page was left: because the partition's share is full, or
+// because a row is new of which only key and state were read.
+type stopped struct {
+	after *trigger.Key
+	news  bool
+}
+
+// takePage admits the rows of a page. When there is no room, or a row of a page
+// of heads is new, it returns where to go on.
+func (p *part) takePage(ctx context.Context, rows []store.Row, heads bool) *stopped {
 	stale := make([]store.Op, 0, 4)
 	last := p.pass.after
 	for i := range rows {
@@ -92,7 +127,7 @@ func (p *part) takePage(ctx context.Context, rows []store.Row) *stopped {
 		key := p.keyOf(row)
 		switch {
 		case row.State.Waiting():
-			switch p.admit(ctx, key, row) {
+			switch p.admit(ctx, key, row, heads) {
 			case admitted, parked:
 				if key.Due >= p.pass.floor {
 					p.pass.found++
@@ -100,6 +135,9 @@ func (p *part) takePage(ctx context.Context, rows []store.Row) *stopped {
 			case noRoom:
 				p.recover(ctx, stale)
 				return &stopped{after: last}
+			case unread:
+				p.recover(ctx, stale)
+				return &stopped{after: last, news: true}
 			case skipped:
 				p.pass.again++
 			}
@@ -108,6 +146,9 @@ func (p *part) takePage(ctx context.Context, rows []store.Row) *stopped {
 		}
 		if key.Due < p.pass.floor {
 			p.pass.head += row.Size()
+			if heads && !row.State.Tombstone() {
+				p.pass.head += thinSize
+			}
 		}
 		last = &key
 	}
@@ -127,7 +168,7 @@ func (p *part) endPass() time.Duration {
 	}
 	p.complete = true
 	p.mu.Unlock()
-	if p.pass.from == 0 {
+	if p.pass.began == 0 {
 		p.cheapHead = p.pass.head <= cheapHead
 	}
 	interval := o.Tick

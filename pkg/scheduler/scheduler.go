@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/myosin-jobs/myosin/pkg/batch"
 	"github.com/myosin-jobs/myosin/pkg/clock"
 	"github.com/myosin-jobs/myosin/pkg/dispatch"
 	"github.com/myosin-jobs/myosin/pkg/membership"
@@ -179,7 +180,7 @@ func New(o Options) (*Scheduler, error) {
 	for _, id := range trigger.Lanes {
 		l := &lane{
 			id: id, s: s, gates: gates, pending: newPending(), wake: make(chan struct{}, 1),
-			slots: make(chan struct{}, o.AcquireWorkers), parts: make(map[int]*ownedPart),
+			slots: make(chan struct{}, o.AcquireWorkers), calls: batch.NewPool(), parts: make(map[int]*ownedPart),
 		}
 		if id == trigger.Standard && o.StandardWrites > 0 {
 			l.writes = rate.NewLimiter(rate.Limit(o.StandardWrites), max(2*acquireBatch, int(o.StandardWrites/4)))
