@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasSuffix(os.Args[1], "-process") {
 		os.Exit(run(os.Args[1:]))
 	}
+	if err := isolate(); err != nil { // two runs at once may not
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

@@ -60,6 +60,9 @@ func run(args []string) int {
 	if *seed == 0 {
 		*seed = 1 + rand.N(1_000_000) //nolint:gosec // printed, to be repeated.
 	}
+	if err := isolate(); err != nil {
+		return status(err)
+	}
 	o.Seed = uint64(*seed) //nolint:gosec // positive.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -69,10 +72,6 @@ func run(args []string) int {
 
 // storms makes one run and prints its report.
 func storms(ctx context.Context, o storm.Options, asJSON bool, out io.Writer) error {
-	// Whatever profile or endpoint the shell names, the load goes where it was told.
-	if err := isolate(); err != nil {
-		return err
-	}
 	r, err := storm.Run(ctx, o)
 	if err != nil {
 		return err
@@ -84,6 +83,8 @@ func storms(ctx context.Context, o storm.Options, asJSON bool, out io.Writer) er
 	return errors.Join(write(out), r.Failure())
 }
 
+// isolate sees to it that the load goes where it was told, whatever profile or
+// endpoint the shell names. It is for once, before anything runs.
 func isolate() error {
 	clean := embedded.Environ(os.Environ(), "")
 	os.Clearenv()

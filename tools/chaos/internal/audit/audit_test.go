@@ -204,6 +204,12 @@ func TestTheAuditorExplainsWhatItMayAndFindsWhatItMust(t *testing.T) {
 			s.deliver("a", outcome{})
 			s.facts.Deleted["c-svc-orders"] = []time.Time{time.Now()}
 		}},
+		"sent while its queue was deleted": {tell: func(s *story) {
+			began := time.Now()
+			time.Sleep(time.Millisecond)
+			s.facts.Deleted["c-svc-orders"] = []time.Time{time.Now()}
+			s.deliver("a", outcome{began: began})
+		}},
 		"sent after its queue was made again": {tell: func(s *story) {
 			s.facts.Deleted["c-svc-orders"] = []time.Time{time.Now()}
 			s.deliver("a", outcome{})

@@ -188,12 +188,13 @@ func (au *auditor) order(o *Order) {
 }
 
 // Excused reports whether every message of a trigger lay on a queue, or may
-// have, when that was deleted: gone with it, by the operator's own hand.
+// have, when that was deleted: gone with it, by the operator's own hand. A send
+// that was under way then may have come before or after, whenever its answer did.
 func Excused(sent []journal.Event, deleted map[string][]time.Time) bool {
 	for _, s := range sent {
 		gone := false
 		for _, at := range deleted[s.Queue] {
-			gone = gone || !s.At.After(at)
+			gone = gone || !s.Began.After(at)
 		}
 		if !gone {
 			return false

@@ -171,6 +171,7 @@ func (p *planner) windows() {
 	for _, k := range []proxy.Kind{
 		proxy.Slow, proxy.SlowBack, proxy.ResetBefore, proxy.ResetAfter, proxy.Throttle, proxy.Refuse, proxy.Fail, proxy.FailAfter,
 		proxy.Repeat, proxy.Repeat, proxy.Partition, proxy.Partition, proxy.Date, proxy.Date, proxy.ResetAfter, proxy.Throttle,
+		proxy.Held, proxy.Held,
 	} {
 		e := Event{Kind: Calls, Length: p.secs(6, 20), Window: proxy.Window{Kind: k, Share: 0.05 + 0.35*p.r.Float64()}}
 		switch k {
@@ -195,7 +196,11 @@ func (p *planner) windows() {
 				e.Place = p.o.Caller
 			}
 		}
-		e.At = p.secs(1, (p.o.Length - e.Length).Seconds())
+		end := p.o.Length
+		if k == proxy.Held {
+			end -= proxy.HeldMost // or the run ends before the call is carried out
+		}
+		e.At = p.secs(1, (end - e.Length).Seconds())
 		p.events = append(p.events, e)
 	}
 }

@@ -57,7 +57,7 @@ func TestEveryFaultComesWithinTheTimeAndOneAtATimeToAProcess(t *testing.T) {
 			for _, k := range []plan.Kind{plan.Kill, plan.Freeze, plan.Clock, plan.Queue, plan.Disk, plan.Calls} {
 				require.NotZero(t, kinds[k], "seed %d, %s: %s", seed, length, k)
 			}
-			require.Len(t, windows, 11, "every fault of calls")
+			require.Len(t, windows, 12, "every fault of calls")
 		}
 	}
 }

@@ -14,6 +14,7 @@ type Kind string
 // The faults of calls. A window of one hits a share of the calls of a place.
 const (
 	Slow        Kind = "slow"         // held up to two seconds on the way there
+	Held        Kind = "held"         // held for longer than a process waits, then carried out
 	SlowBack    Kind = "slow-back"    // held as long on the way back
 	ResetBefore Kind = "reset-before" // connection cut, nothing applied
 	ResetAfter  Kind = "reset-after"  // applied, then the connection is cut
@@ -125,6 +126,13 @@ func (p *Place) dateShift() (by time.Duration) {
 	return by
 }
 
+// A call is held for longer than any process waits for one that is no poll.
+const (
+	heldFor = 10*time.Second + 500*time.Millisecond
+	// HeldMost is when it is carried out at the latest.
+	HeldMost = heldFor + 4*time.Second
+)
+
 // dice is what is to happen to one call.
 type dice struct {
 	kind  Kind // of the one fault that hits it; empty for none
@@ -143,7 +151,11 @@ func (p *Place) roll(able func(Kind) bool) dice {
 			continue
 		}
 		p.counts[w.Kind]++
-		return dice{kind: w.Kind, delay: time.Duration(p.rand.Float64() * float64(2*time.Second)), coin: p.rand.Float64()}
+		d := dice{kind: w.Kind, delay: time.Duration(p.rand.Float64() * float64(2*time.Second)), coin: p.rand.Float64()}
+		if d.kind == Held {
+			d.delay = heldFor + 2*d.delay
+		}
+		return d
 	}
 	return dice{}
 }

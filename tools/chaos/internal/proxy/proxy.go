@@ -159,6 +159,8 @@ func (p *Proxy) carry(r *http.Request, call *journal.Call, body []byte, out *jou
 		if !pause(ctx, d.delay) {
 			return nil
 		}
+	case Held: // as in a network: it arrives, whether or not anybody still waits
+		pause(context.WithoutCancel(ctx), d.delay)
 	case ResetBefore:
 		return nil
 	case Throttle, Fail:
@@ -206,6 +208,8 @@ func able(k Kind, call *journal.Call) bool {
 		return strings.HasPrefix(call.Op, "Batch") && call.Op != "BatchGetItem" || strings.HasSuffix(call.Op, "Batch")
 	case Repeat:
 		return call.Op == "ReceiveMessage"
+	case Held:
+		return call.Entries != nil // writes
 	}
 	return true
 }
