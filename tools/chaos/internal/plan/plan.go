@@ -70,6 +70,9 @@ type Options struct {
 // MinLength leaves room for a freeze of 70 s.
 const MinLength = 100 * time.Second
 
+// hold is longer than any process waits for a call that is no poll.
+const hold = 10*time.Second + 500*time.Millisecond
+
 type planner struct {
 	o      Options
 	r      *rand.Rand
@@ -198,7 +201,8 @@ func (p *planner) windows() {
 		}
 		end := p.o.Length
 		if k == proxy.Held {
-			end -= proxy.HeldMost // or the run ends before the call is carried out
+			end -= 15 * time.Second // or the run ends before the call is carried out
+			e.Window.Hold = hold
 		}
 		e.At = p.secs(1, (end - e.Length).Seconds())
 		p.events = append(p.events, e)

@@ -46,6 +46,8 @@ func TestEveryFaultComesWithinTheTimeAndOneAtATimeToAProcess(t *testing.T) {
 					windows[e.Window.Kind]++
 					// Ahead of the truth the endpoint may not be by more than a cancel bears.
 					require.LessOrEqual(t, e.Window.Shift, 2*time.Second)
+					// What is held must have arrived before the run's end.
+					require.LessOrEqual(t, e.At+e.Length+e.Window.Hold*14/10, length)
 					continue
 				}
 				for _, o := range events[:i] {

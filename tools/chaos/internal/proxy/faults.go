@@ -33,6 +33,7 @@ type Window struct {
 	Until time.Time
 	Share float64       // of the calls, for the kinds that hit single ones
 	Shift time.Duration // of Date; whole seconds
+	Hold  time.Duration // of Held, at least; up to 1.4 times that
 }
 
 // Place is a slot for processes, one after the other or for a while two: the
@@ -126,13 +127,6 @@ func (p *Place) dateShift() (by time.Duration) {
 	return by
 }
 
-// A call is held for longer than any process waits for one that is no poll.
-const (
-	heldFor = 10*time.Second + 500*time.Millisecond
-	// HeldMost is when it is carried out at the latest.
-	HeldMost = heldFor + 4*time.Second
-)
-
 // dice is what is to happen to one call.
 type dice struct {
 	kind  Kind // of the one fault that hits it; empty for none
@@ -151,9 +145,10 @@ func (p *Place) roll(able func(Kind) bool) dice {
 			continue
 		}
 		p.counts[w.Kind]++
-		d := dice{kind: w.Kind, delay: time.Duration(p.rand.Float64() * float64(2*time.Second)), coin: p.rand.Float64()}
+		share, coin := p.rand.Float64(), p.rand.Float64()
+		d := dice{kind: w.Kind, delay: time.Duration(share * float64(2*time.Second)), coin: coin}
 		if d.kind == Held {
-			d.delay = heldFor + 2*d.delay
+			d.delay = w.Hold + time.Duration(share*0.4*float64(w.Hold))
 		}
 		return d
 	}

@@ -217,6 +217,22 @@ func TestAPartitionHoldsCallsAndThenCutsThem(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestACallThatIsHeldIsCarriedOutThoughNobodyWaits(t *testing.T) {
+	r := newRig(t)
+	r.place.Open(proxy.Window{Kind: proxy.Held, Share: 1, Hold: 100 * time.Millisecond, Until: time.Now().Add(time.Hour)})
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.urls[""], "http://"))
+	require.NoError(t, err)
+	body := batch(1)
+	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: %s\r\nContent-Length: %d\r\n\r\n%s", sends, len(body), body)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return r.journal.GivenUp() == 1 }, 10*time.Second, 5*time.Millisecond)
+	e := r.journal.Of(id)[0]
+	require.True(t, e.Applied)
+	require.False(t, e.Answered)
+	require.GreaterOrEqual(t, e.At.Sub(e.Began), 100*time.Millisecond)
+}
+
 func TestACopyIsReceivedOnceMoreAndItsDeleteSucceeds(t *testing.T) {
 	r := newRig(t)
 	r.open(proxy.Repeat)
