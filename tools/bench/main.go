@@ -16,13 +16,12 @@ import (
 	"github.com/myosin-jobs/myosin/tools/bench/internal/dynein"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/engine"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/fleet"
-	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 )
 
 const usage = `bench measures what the platform does on this machine.
 
-  bench core     submit at a rate, deliver, and account for every job
+  bench core     submit at a rate or in a wave through real processes, and account for every job
   bench dynein   the published Dynein algorithm as we read it, as a baseline
   bench null     the processes over an endpoint that costs next to nothing: CPU and requests
   bench wave     the same: a million jobs due in one second, a thousand urgent ones among them
@@ -59,6 +58,9 @@ func run(args []string) int {
 	case dynein.Command:
 		return dyneinScheduler(args)
 	case "core":
+		return corePath(args)
+	case core.Command:
+		return coreProcess(args)
 	case "help", "--help", "-h":
 		_, _ = io.WriteString(os.Stdout, usage)
 		return 0
@@ -66,26 +68,6 @@ func run(args []string) int {
 		_, _ = io.WriteString(os.Stderr, usage)
 		return 2
 	}
-	var o core.Options
-	set := settings.New("bench core", "the core path under load, over the embedded engine in a process of its own")
-	o.Bind(set)
-	lead := set.String("lead-time", "", "10s..20s", "how far ahead jobs are due, evenly spread")
-	asJSON := set.Bool("json", "", false, "print one flat JSON object instead of a table")
-	err := set.Parse(args, func(string) (string, bool) { return "", false }, os.Stdout)
-	if errors.Is(err, settings.ErrHelp) {
-		return 0
-	}
-	var bad error
-	o.Lead, bad = core.ParseSpan(*lead)
-	if err := errors.Join(err, bad, o.Validate()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	// The first signal ends the run in good order, the second at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
-	return status(measure(ctx, o, *asJSON))
 }
 
 // endpoint serves until a signal, or the end of standard input if asked.
@@ -104,32 +86,6 @@ func endpoint(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return status(c.Serve(ctx, os.Stdin, os.Stdout))
-}
-
-// measure runs the core path and prints the report, also of a run that failed.
-func measure(ctx context.Context, o core.Options, asJSON bool) (err error) {
-	// Whatever profile or endpoint the shell names, the load goes to the engine.
-	if err := engine.Isolate(); err != nil {
-		return err
-	}
-	e, err := engine.Start(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	o.Endpoint, o.EngineCPU, o.Progress = e.URL(), e.CPU, os.Stderr
-	facts := host.Look(ctx)
-	facts.Engine = engine.Describe() + ", in a process of its own, without standalone's front"
-	report, err := core.Run(ctx, o)
-	if err != nil {
-		return err
-	}
-	report.Host = facts
-	write := report.WriteText
-	if asJSON {
-		write = report.WriteJSON
-	}
-	return errors.Join(write(os.Stdout), report.Failure())
 }
 
 func status(err error) int {

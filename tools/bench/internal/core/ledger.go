@@ -1,13 +1,13 @@
 package core
 
 import (
+	"errors"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
@@ -25,7 +25,8 @@ type ledger struct {
 	again    int // messages that the queue itself delivered again
 	strange  int // messages without a readable id
 	submits  *hdrhistogram.Histogram
-	last     time.Time     // the latest due time
+	first    time.Time     // the earliest due time
+	last     time.Time     // the latest
 	worst    time.Duration // since progress was last asked
 }
 
@@ -57,29 +58,59 @@ func record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(d.Microseconds(), 0), time.Hour.Microseconds())) // in range
 }
 
-// submitted notes the outcome of a submission that began at a time.
-func (l *ledger) submitted(id trigger.ID, due, began time.Time, lane trigger.Lane, err error, took time.Duration) {
+// submitted notes what the client tells of a submission.
+func (l *ledger) submitted(s *submission) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	accepted := time.Unix(0, s.Began+s.Took)
+	for i := range s.Jobs {
+		l.job(&s.Jobs[i], accepted, time.Duration(s.Took))
+	}
+}
+
+// job notes the outcome of one. Called with mu held.
+func (l *ledger) job(j *job, at time.Time, took time.Duration) {
 	record(l.submits, took)
-	if err != nil {
+	if j.Error != "" {
 		// Also one of unknown outcome: it is not to be had on this load.
+		l.refused++
+		l.note(errors.New(j.Error))
+		return
+	}
+	id, err := trigger.ParseID(j.ID)
+	lane, badLane := trigger.ParseLane(j.Lane)
+	if err := errors.Join(err, badLane); err != nil {
 		l.refused++
 		l.note(err)
 		return
 	}
-	l.accepted[id] = accepted{due: due, lane: lane, short: due.Sub(began.Add(took)) < l.needs}
+	due := time.UnixMilli(j.Due)
+	l.accepted[id] = accepted{due: due, lane: lane, short: due.Sub(at) < l.needs}
 	if due.After(l.last) {
 		l.last = due
 	}
+	if l.first.IsZero() || due.Before(l.first) {
+		l.first = due
+	}
 }
 
-// received notes a message that a poll brought.
-func (l *ledger) received(m *queue.Received, at time.Time) {
-	id, err := trigger.ParseID(m.Attributes[trigger.AttrID])
-	ms, badDue := strconv.ParseInt(m.Attributes[trigger.AttrDue], 10, 64)
+// received notes what the consumers tell of a poll.
+func (l *ledger) received(r *receipt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.Trouble != "" {
+		l.troubles++
+		l.note(errors.New(r.Trouble))
+	}
+	for i := range r.Messages {
+		l.message(&r.Messages[i], time.Unix(0, r.At))
+	}
+}
+
+// message notes one. Called with mu held.
+func (l *ledger) message(m *message, at time.Time) {
+	id, err := trigger.ParseID(m.Job)
+	ms, badDue := strconv.ParseInt(m.Due, 10, 64)
 	if err != nil || badDue != nil {
 		l.strange++
 		return
@@ -92,15 +123,8 @@ func (l *ledger) received(m *queue.Received, at time.Time) {
 		}
 		return
 	}
-	l.arrived[id] = arrival{message: m.ID, sent: m.SentAt, at: at}
+	l.arrived[id] = arrival{message: m.ID, sent: time.UnixMilli(m.Sent), at: at}
 	l.worst = max(l.worst, at.Sub(time.UnixMilli(ms)))
-}
-
-func (l *ledger) trouble(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.troubles++
-	l.note(err)
 }
 
 // note keeps the first error. Called with mu held.
@@ -152,6 +176,7 @@ func (l *ledger) sum(r *Report) {
 	for _, c := range Classes() {
 		received[c], visible[c] = newHistogram(), newHistogram()
 	}
+	var sent time.Time // the last
 	for id, job := range l.accepted {
 		a, ok := l.arrived[id]
 		if !ok {
@@ -159,6 +184,9 @@ func (l *ledger) sum(r *Report) {
 			continue
 		}
 		r.Delivered++
+		if a.sent.After(sent) {
+			sent = a.sent
+		}
 		if a.sent.Before(job.due) || a.at.Before(job.due) {
 			r.Early++
 		}
@@ -171,6 +199,7 @@ func (l *ledger) sum(r *Report) {
 			record(visible[c], a.sent.Sub(job.due))
 		}
 	}
+	r.Dispatching = max(sent.Sub(l.first), 0)
 	for id := range l.arrived {
 		if _, ok := l.accepted[id]; !ok {
 			r.Unaccounted++

@@ -2,14 +2,13 @@ package core
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/myosin-jobs/myosin/pkg/batch"
 	"github.com/myosin-jobs/myosin/pkg/client"
-	"github.com/myosin-jobs/myosin/pkg/lifecycle"
-	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
@@ -17,66 +16,99 @@ const (
 	// submitters bounds the submissions under way; beyond it the load falls behind
 	// its rate, which the report shows.
 	submitters = 64
-	// Of each queue. A second poll catches what comes while the first is answered.
-	consumers    = 2
-	consumerWait = 2 * time.Second
-	ackLinger    = 200 * time.Millisecond
-	ackTimeout   = 10 * time.Second
-	shortEach    = 5 // with Short
+	shortEach  = 5 // with Short
+	// A wave is submitted before it falls due: in batches, and surely this fast.
+	waveBatch   = 10
+	waveStoring = 300 // jobs a second
 )
 
-// submit submits at the rate, and returns how long it took. Submissions start
-// at their times whether or not those before have been answered.
-func (b *bench) submit(ctx context.Context) time.Duration {
-	began := time.Now()
-	total := int(b.o.Rate * b.o.Duration.Seconds())
+// submission is what the client tells of one: a line of JSON.
+type submission struct {
+	Began int64 `json:"b"` // Unix nanoseconds
+	Took  int64 `json:"t"` // nanoseconds
+	Jobs  []job `json:"j"`
+}
+
+type job struct {
+	ID    string `json:"i,omitempty"`
+	Due   int64  `json:"d,omitempty"` // Unix milliseconds
+	Lane  string `json:"l"`
+	Error string `json:"e,omitempty"` // also of unknown outcome
+}
+
+// load is the client of a run, in a process of its own.
+type load struct {
+	o      Options
+	client *client.Client
+	tell   func(submission)
+	wave   time.Time // the first due time of a wave
+}
+
+// submit submits at the rate. Submissions start at their times whether or not
+// those before have been answered.
+func (l *load) submit(ctx context.Context) {
+	began, o := time.Now(), &l.o
+	batch, rate := o.Batch, o.Rate
+	if o.wave() {
+		l.wave = began.Add(o.Lead.Max + time.Duration(o.Jobs)*time.Second/waveStoring)
+		batch, rate = max(batch, waveBatch), 1e9
+	}
 	slots := make(chan struct{}, submitters)
 	var under sync.WaitGroup
-	for next := 0; next < total && ctx.Err() == nil; {
-		at := began.Add(time.Duration(float64(next) / b.o.Rate * float64(time.Second)))
+	for next := 0; next < o.Jobs && ctx.Err() == nil; {
+		at := began.Add(time.Duration(float64(next) / rate * float64(time.Second)))
 		if wait := time.Until(at); wait > 0 && pause(ctx, wait) != nil {
 			break
 		}
-		n, first := min(b.o.Batch, total-next), next
+		n, first := min(batch, o.Jobs-next), next
 		next += n
 		slots <- struct{}{}
 		under.Go(func() {
-			b.submission(ctx, first, n)
+			l.submission(ctx, first, n)
 			<-slots
 		})
 	}
 	under.Wait()
-	return time.Since(began)
 }
 
 // submission submits jobs number first to first+n-1.
-func (b *bench) submission(ctx context.Context, first, n int) {
+func (l *load) submission(ctx context.Context, first, n int) {
 	began := time.Now()
 	reqs := make([]client.Request, n)
-	lanes := make([]trigger.Lane, n)
+	told := submission{Began: began.UnixNano(), Jobs: make([]job, n)}
 	for i := range reqs {
-		if rand.Float64() < b.o.Urgent { //nolint:gosec // a load, not a secret.
-			lanes[i] = trigger.Urgent
+		lane := trigger.Standard
+		if rand.Float64() < l.o.Urgent { //nolint:gosec // a load, not a secret.
+			lane = trigger.Urgent
 		}
+		told.Jobs[i].Lane = lane.String()
 		reqs[i] = client.Request{
-			Service: b.services[(first+i)%len(b.services)].Name, Payload: payload(b.o.Payload),
-			Options: []client.Option{client.At(began.Add(b.lead(first + i))), client.Lane(lanes[i])},
+			Service: serviceName((first + i) % l.o.Services), Payload: payload(l.o.Payload),
+			Options: []client.Option{client.At(l.due(first+i, began)), client.Lane(lane)},
 		}
 	}
-	results := b.client.ScheduleBatch(ctx, reqs)
-	took := time.Since(began)
+	results := l.client.ScheduleBatch(ctx, reqs)
+	told.Took = int64(time.Since(began))
 	for i, r := range results {
-		b.jobs.submitted(r.ID, r.Due, began, lanes[i], r.Err, took)
+		if j := &told.Jobs[i]; r.Err != nil {
+			j.Error = r.Err.Error()
+		} else {
+			j.ID, j.Due = r.ID.String(), r.Due.UnixMilli()
+		}
 	}
+	l.tell(told)
 }
 
-// lead is how far ahead a job is due.
-func (b *bench) lead(number int) time.Duration {
-	s := b.o.Lead
-	if b.o.Short && number%shortEach == 0 {
-		s = Span{0, b.o.needs()}
+// due is when a job is due that is submitted at a time.
+func (l *load) due(number int, began time.Time) time.Time {
+	if !l.wave.IsZero() {
+		return l.wave.Add(time.Duration(number) * time.Second / time.Duration(l.o.Jobs))
 	}
-	return s.Min + rand.N(s.Max-s.Min+1) //nolint:gosec // a load, not a secret.
+	s := l.o.Lead
+	if l.o.Short && number%shortEach == 0 {
+		s = Span{0, l.o.needs()}
+	}
+	return began.Add(s.Min + rand.N(s.Max-s.Min+1)) //nolint:gosec // a load, not a secret.
 }
 
 // payload is text that compresses about as little as small JSON does.
@@ -89,75 +121,10 @@ func payload(n int) []byte {
 	return p
 }
 
-// openConsumers makes the owning services' side: every queue is polled, each
-// message recorded and deleted.
-func (b *bench) openConsumers(ctx context.Context) error {
-	p, err := b.open(ctx, compConsumer)
-	if err != nil {
-		return err
-	}
-	var all []*consumer
-	for _, svc := range b.services {
-		for _, lane := range trigger.Lanes {
-			c := &consumer{url: svc.Queue(lane), queue: p.Queues, jobs: b.jobs}
-			c.acks, err = batch.New(batch.Options[string]{Size: queue.MaxBatch, Linger: ackLinger, Workers: consumers, Flush: c.delete})
-			if err != nil {
-				return err
-			}
-			all = append(all, c)
-		}
-	}
-	b.parts = append(b.parts, lifecycle.Component{Name: compConsumer, Run: func(ctx context.Context) error {
-		var running sync.WaitGroup
-		for _, c := range all {
-			running.Go(func() { c.run(ctx) })
-		}
-		running.Wait()
-		return nil
-	}})
-	return nil
-}
+func serviceName(i int) string { return fmt.Sprintf("s%d", i) }
 
-// consumer empties one queue.
-type consumer struct {
-	url   string
-	queue queue.Receiver
-	jobs  *ledger
-	acks  *batch.Batcher[string]
-}
-
-func (c *consumer) run(ctx context.Context) {
-	var polls sync.WaitGroup
-	for range consumers {
-		polls.Go(func() { c.poll(ctx) })
-	}
-	polls.Wait()
-	c.acks.Drain()
-}
-
-func (c *consumer) poll(ctx context.Context) {
-	for ctx.Err() == nil {
-		msgs, err := c.queue.Receive(ctx, c.url, queue.ReceiveOptions{Wait: consumerWait})
-		now := time.Now()
-		if err != nil && ctx.Err() == nil {
-			c.jobs.trouble(err)
-			_ = pause(ctx, consumerWait/10)
-		}
-		receipts := make([]string, len(msgs))
-		for i := range msgs {
-			c.jobs.received(&msgs[i], now)
-			receipts[i] = msgs[i].Receipt
-		}
-		c.acks.Add(receipts...)
-	}
-}
-
-func (c *consumer) delete(receipts []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), ackTimeout)
-	defer cancel()
-	for _, err := range c.queue.Delete(ctx, c.url, receipts) {
-		if err != nil {
-			c.jobs.trouble(err)
-		}
-	}
+// line is one of the plain structs that are told, as a line for the parent.
+func line[T submission | receipt](told T) string {
+	text, _ := json.Marshal(told) //nolint:errchkjson // strings and numbers.
+	return string(text)
 }

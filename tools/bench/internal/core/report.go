@@ -37,8 +37,9 @@ type Report struct {
 	Host    host.Facts // set by the caller
 	Options Options
 
-	Submitting time.Duration // from the first submission to the last answer
-	Took       time.Duration // from the first submission until the table was empty
+	Submitting  time.Duration // from the first submission to the last answer
+	Dispatching time.Duration // from the first due time until the last job was on its queue
+	Took        time.Duration // from the first submission until all was delivered, and a second
 
 	Submitted   int // accepted
 	Refused     int // submissions that failed, or of unknown outcome
@@ -58,11 +59,13 @@ type Report struct {
 	// until it was on its queue, by the queue's SentTimestamp (whole milliseconds).
 	Received, Visible map[Class]Figures
 
-	Requests map[meter.Call]int
-	Writes   map[meter.Kind]meter.Cost
+	// Used is what each component used, from the first submission until Took; the
+	// schedulers together. Peak is the largest resident memory of one process, in
+	// bytes, where the system tells.
+	Used map[string]meter.Counts
+	Peak map[string]int64
 
-	CPU       time.Duration // of this process; 0: not told
-	EngineCPU time.Duration // of the engine's; 0: not told
+	EngineCPU time.Duration // of the engine's process; 0: not told
 }
 
 // Failure says what went wrong with the jobs; nil if each arrived once and not
@@ -93,26 +96,30 @@ func (r *Report) Failure() error {
 // perJob divides by the jobs that were delivered.
 func (r *Report) perJob(n float64) float64 { return n / max(float64(r.Delivered), 1) }
 
-// requests sums the requests that a filter lets through.
-func (r *Report) requests(of func(meter.Call) bool) float64 {
-	n := 0
-	for call, count := range r.Requests {
-		if of(call) {
-			n += count
+// ours is what the platform used, from submission to delivery: everything but
+// the owning services' consumers.
+func (r *Report) ours() (total meter.Counts) {
+	for _, name := range components() {
+		if used := r.Used[name]; name != compConsumer {
+			total.Add(&used)
 		}
 	}
-	return float64(n)
+	return total
 }
 
-// ours tells the platform's requests, submit to delivered, from those of the
-// owning services' consumers.
-func ours(c meter.Call) bool { return c.Component != compConsumer }
+// requests sums those to a service, or with "" all.
+func requests(c *meter.Counts, service string) (n float64) {
+	for call, count := range c.Requests {
+		if strings.HasPrefix(call, service) {
+			n += float64(count)
+		}
+	}
+	return n
+}
 
-func (r *Report) written() (total meter.Cost) {
-	for _, c := range r.Writes {
-		total.Statements += c.Statements
-		total.Conflicts += c.Conflicts
-		total.Units += c.Units
+func written(c *meter.Counts) (total meter.Cost) {
+	for _, cost := range c.Writes {
+		total = total.Plus(cost)
 	}
 	return total
 }
@@ -124,36 +131,36 @@ func (r *Report) Flat() map[string]any {
 		"command": "core", "started": r.Host.When.Format(time.RFC3339), "platform": r.Host.Platform, "cpu_model": r.Host.CPU,
 		"cores": r.Host.Cores, "load_average_before": r.Host.Load, "go_version": r.Host.Go,
 		"kumo_version": host.Module("github.com/sivchari/kumo"), "git_revision": r.Host.Revision, "engine": r.Host.Engine,
-		"rate": o.Rate, "duration_s": o.Duration.Seconds(), "services": o.Services, "partitions": o.Partitions,
+		"jobs": o.Jobs, "rate": o.Rate, "wave": o.wave(), "services": o.Services, "partitions": o.Partitions,
+		"schedulers": o.Schedulers, "linger_ms": millis(max(o.Linger, 0)),
 		"lead_min_s": o.Lead.Min.Seconds(), "lead_max_s": o.Lead.Max.Seconds(), "payload_bytes": o.Payload, "batch": o.Batch,
 		"urgent_share": o.Urgent, "short": o.Short, "look_ahead_s": o.LookAhead.Seconds(),
 
-		"submitting_s": round(r.Submitting.Seconds()), "took_s": round(r.Took.Seconds()),
+		"submitting_s": round(r.Submitting.Seconds()), "dispatching_s": round(r.Dispatching.Seconds()), "took_s": round(r.Took.Seconds()),
 		"jobs_submitted": r.Submitted, "jobs_refused": r.Refused, "jobs_delivered": r.Delivered, "jobs_lost": r.Lost,
 		"jobs_duplicated": r.Repeated, "jobs_early": r.Early, "jobs_unaccounted": r.Unaccounted, "rows_left": r.RowsLeft,
 		"messages_redelivered": r.Redelivered, "messages_strange": r.Strange, "consumer_errors": r.Troubles,
-		"jobs_submitted_per_s": round(r.achieved()),
-
-		"requests_per_job":          round(r.perJob(r.requests(ours))),
-		"sqs_requests_per_job":      round(r.perJob(r.requests(func(c meter.Call) bool { return ours(c) && c.Service == "SQS" }))),
-		"dynamodb_requests_per_job": round(r.perJob(r.requests(func(c meter.Call) bool { return ours(c) && c.Service == "DynamoDB" }))),
+		"jobs_submitted_per_s": round(r.achieved()), "jobs_per_s": round(float64(r.Delivered) / max(r.Dispatching.Seconds(), 1e-9)),
+	}
+	total := r.ours()
+	m["sqs_requests_per_job"], m["dynamodb_requests_per_job"] = round(r.perJob(requests(&total, "SQS."))), round(r.perJob(requests(&total, "DynamoDB.")))
+	r.addUsed(m, "", &total)
+	for _, k := range meter.Kinds() {
+		r.addCost(m, string(k)+"_", total.Writes[k])
 	}
 	for _, name := range components() {
-		m[name+"_requests_per_job"] = round(r.perJob(r.requests(func(c meter.Call) bool { return c.Component == name })))
+		used := r.Used[name]
+		r.addUsed(m, name+"_", &used)
+		for call, n := range used.Requests {
+			service, op, _ := strings.Cut(call, ".")
+			m["requests_"+name+"_"+strings.ToLower(service)+"_"+snake(op)] = n
+		}
+		if peak := r.Peak[name]; peak > 0 {
+			m[name+"_peak_mib"] = round(float64(peak) / (1 << 20))
+		}
+		r.addCPU(m, name, used.CPU)
 	}
-	for call, n := range r.Requests {
-		m["requests_"+call.Component+"_"+strings.ToLower(call.Service)+"_"+snake(call.Operation)] = n
-	}
-	total := r.written()
-	costs := map[string]meter.Cost{"": total}
-	for _, k := range meter.Kinds() {
-		costs[string(k)+"_"] = r.Writes[k]
-	}
-	for name, c := range costs {
-		m[name+"write_statements_per_job"] = round(r.perJob(float64(c.Statements)))
-		m[name+"write_units_per_job"] = round(r.perJob(c.Units))
-		m[name+"write_conflicts"] = c.Conflicts
-	}
+	r.addCPU(m, "engine", r.EngineCPU)
 	for _, c := range Classes() {
 		name := ""
 		if c != All {
@@ -163,13 +170,28 @@ func (r *Report) Flat() map[string]any {
 		addFigures(m, name+"visible", r.Visible[c])
 	}
 	addFigures(m, "submit", r.SubmitTime)
-	for name, used := range map[string]time.Duration{"bench": r.CPU, "engine": r.EngineCPU} {
-		if used > 0 {
-			m[name+"_cpu_s"] = round(used.Seconds())
-			m[name+"_cpu_us_per_job"] = round(r.perJob(float64(used.Microseconds())))
-		}
-	}
 	return m
+}
+
+// addUsed adds what processes asked of AWS.
+func (r *Report) addUsed(m map[string]any, name string, c *meter.Counts) {
+	m[name+"requests_per_job"] = round(r.perJob(requests(c, "")))
+	m[name+"read_units_per_job"] = round(r.perJob(c.ReadUnits))
+	r.addCost(m, name, written(c))
+}
+
+func (r *Report) addCost(m map[string]any, name string, c meter.Cost) {
+	m[name+"write_statements_per_job"] = round(r.perJob(float64(c.Statements)))
+	m[name+"write_units_per_job"] = round(r.perJob(c.Units))
+	m[name+"write_conflicts"] = c.Conflicts
+}
+
+func (r *Report) addCPU(m map[string]any, name string, used time.Duration) {
+	if used <= 0 {
+		return // not told
+	}
+	m[name+"_cpu_s"], m[name+"_cpu_us_per_job"] = round(used.Seconds()), round(r.perJob(float64(used.Microseconds())))
+	m[name+"_cores_used"] = round(used.Seconds() / max(r.Took.Seconds(), 1e-9))
 }
 
 func components() [4]string {

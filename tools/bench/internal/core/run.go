@@ -3,28 +3,21 @@ package core
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/myosin-jobs/myosin/pkg/client"
-	"github.com/myosin-jobs/myosin/pkg/inbound"
-	"github.com/myosin-jobs/myosin/pkg/lifecycle"
-	"github.com/myosin-jobs/myosin/pkg/membership"
 	"github.com/myosin-jobs/myosin/pkg/platform"
-	"github.com/myosin-jobs/myosin/pkg/queue/sqsqueue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
-	"github.com/myosin-jobs/myosin/pkg/scheduler"
 	"github.com/myosin-jobs/myosin/pkg/store"
-	"github.com/myosin-jobs/myosin/pkg/store/dynamostore"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
-	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/meter"
 )
 
-// The components that requests are counted for.
+// The components of a run. There may be several scheduler processes.
 const (
 	compClient    = "client"
 	compInbound   = "inbound"
@@ -32,16 +25,16 @@ const (
 	compConsumer  = "consumer"
 )
 
+// What the client is asked, and tells when it is through.
 const (
-	// The loops are set as standalone sets them over the embedded engine: that
-	// does not wake a poll when a delay or a visibility timeout ends.
-	poll           = time.Second
-	inboundPollers = 2
-	idleTick       = time.Second
+	askStart = "start"
+	toldDone = "done"
+)
 
-	grace        = 15 * time.Second
-	readyWait    = 20 * time.Second
-	emptyWait    = 5 * time.Second         // for the last completions, once all is delivered
+const (
+	readyWait    = 30 * time.Second
+	settleWait   = time.Second             // for the last completions, once all is delivered
+	emptyWait    = 5 * time.Second         // as above, if something is amiss
 	repeatWait   = 1500 * time.Millisecond // for a second copy of the last jobs
 	progressEach = 5 * time.Second
 	look         = 50 * time.Millisecond
@@ -49,23 +42,18 @@ const (
 
 // bench is one run while it is under way.
 type bench struct {
-	o        Options
-	prefix   string
-	admin    *platform.Platform // not metered
-	buffers  platform.Buffers
-	services []registry.Service
-	requests *meter.Requests
-	writes   *meter.Writes
-	jobs     *ledger
-	client   *client.Client
-	ready    []func() error
-	parts    []lifecycle.Component
+	o      Options
+	prefix string
+	admin  *platform.Platform // not metered
+	parts  []part
+	jobs   *ledger
+	done   chan struct{} // the client has submitted all
 }
 
 // Run makes an installation of its own on the engine, measures, and reports.
 // The error is of a run that could not be made, or was broken off; what became
 // of the jobs stands in the report.
-func Run(ctx context.Context, o Options) (*Report, error) {
+func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Endpoint == "" {
 		return nil, errors.New("bench: no endpoint")
 	}
@@ -74,198 +62,163 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	o.setDefaults()
 	id := trigger.NewID()
-	b := &bench{
-		o: o, prefix: "b" + hex.EncodeToString(id[:5]), requests: meter.NewRequests(), writes: meter.NewWrites(),
-		jobs: newLedger(o.needs()),
-	}
-	for _, step := range []func(context.Context) error{b.prepare, b.openClient, b.openInbound, b.openScheduler, b.openConsumers} {
+	b := &bench{o: o, prefix: "b" + hex.EncodeToString(id[:5]), jobs: newLedger(o.needs()), done: make(chan struct{})}
+	defer func() {
+		if failed := b.stop(); failed != nil {
+			report, err = nil, errors.Join(err, failed)
+		}
+	}()
+	for _, step := range []func(context.Context) error{b.prepare, b.start} {
 		if err := step(ctx); err != nil {
 			return nil, fmt.Errorf("bench: %w", err)
 		}
 	}
-	report, err := b.run(ctx)
-	if err != nil {
+	if report, err = b.measure(ctx); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
 	return report, nil
 }
 
-// open opens the installation for one component, and its registry cache.
-func (b *bench) open(ctx context.Context, component string) (*platform.Platform, error) {
-	o := platform.Options{
-		Prefix: b.prefix, Endpoint: b.o.Endpoint, Region: "us-east-1", Log: b.o.Log, SQS: sqsqueue.Options{MaxPoll: poll},
-	}
-	if component != "" {
-		o.Meter = b.requests.Of(component)
-	}
-	p, err := platform.Open(ctx, o)
-	if err != nil || component == "" {
-		return p, err
-	}
-	// The first answer sets the clock.
-	if err := p.Reach(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := p.Services.Refresh(ctx); err != nil {
-		return nil, err
-	}
-	b.parts = append(b.parts, lifecycle.Component{Name: "registry of " + component, Run: p.Services.Run})
-	return p, nil
-}
-
-// table is the trigger table of a component, its writes counted.
-func (b *bench) table(p *platform.Platform) (*dynamostore.Store, error) {
-	return dynamostore.New(dynamostore.Options{API: b.writes.Over(p.Dynamo()), Table: p.Names.Triggers(), Logger: b.o.Log})
-}
-
-func (b *bench) prepare(ctx context.Context) error {
-	var err error
-	if b.admin, err = b.open(ctx, ""); err != nil {
+// prepare makes the installation.
+func (b *bench) prepare(ctx context.Context) (err error) {
+	if b.admin, err = platform.Open(ctx, platform.Options{Prefix: b.prefix, Endpoint: b.o.Endpoint, Region: region}); err != nil {
 		return err
 	}
-	if b.buffers, err = b.admin.Ensure(ctx, b.o.Partitions); err != nil {
+	if _, err = b.admin.Ensure(ctx, b.o.Partitions); err != nil {
 		return err
 	}
 	for i := range b.o.Services {
-		svc, err := b.admin.EnsureService(ctx, registry.Service{Name: "s" + strconv.Itoa(i), Owner: "bench"}, true)
-		if err != nil {
+		if _, err := b.admin.EnsureService(ctx, registry.Service{Name: serviceName(i), Owner: "bench"}, b.o.Urgent > 0); err != nil {
 			return err
 		}
-		b.services = append(b.services, svc)
 	}
 	return nil
-}
-
-func (b *bench) openClient(ctx context.Context) error {
-	p, err := b.open(ctx, compClient)
-	if err != nil {
-		return err
-	}
-	b.client, err = client.New(client.Options{
-		Sender: p.Queues, InboundURL: b.buffers.Inbound[trigger.Standard], UrgentInboundURL: b.buffers.Inbound[trigger.Urgent],
-		Services: p.Services, Partitions: p.Store, Now: p.Clock.Now,
-	})
-	return err
-}
-
-func (b *bench) openInbound(ctx context.Context) error {
-	p, err := b.open(ctx, compInbound)
-	if err != nil {
-		return err
-	}
-	table, err := b.table(p)
-	if err != nil {
-		return err
-	}
-	members, err := membership.NewStatic(0, 1)
-	if err != nil {
-		return err
-	}
-	drain, err := inbound.New(inbound.Options{
-		Store: table, Queue: p.Queues, Services: p.Services, Members: members, Clock: p.Clock, Owner: "i" + b.prefix,
-		URLs:    inbound.URLs{Inbound: b.buffers.Inbound, DLQ: b.buffers.DLQ},
-		Pollers: inboundPollers, Wait: poll, Grace: grace / 2, Log: b.o.Log,
-	})
-	if err != nil {
-		return err
-	}
-	b.ready = append(b.ready, drain.Ready)
-	b.parts = append(b.parts, lifecycle.Component{Name: compInbound, Run: drain.Run})
-	return nil
-}
-
-func (b *bench) openScheduler(ctx context.Context) error {
-	p, err := b.open(ctx, compScheduler)
-	if err != nil {
-		return err
-	}
-	table, err := b.table(p)
-	if err != nil {
-		return err
-	}
-	members, err := membership.NewStatic(0, 1)
-	if err != nil {
-		return err
-	}
-	sched, err := scheduler.New(scheduler.Options{
-		Store: table, Sender: p.Queues, Services: p.Services, Members: members, Clock: p.Clock, Owner: "s" + b.prefix,
-		IdleTick: idleTick, LookAhead: b.o.LookAhead, Grace: grace / 2, Log: b.o.Log,
-	})
-	if err != nil {
-		return err
-	}
-	b.ready = append(b.ready, sched.Ready)
-	b.parts = append(b.parts, lifecycle.Component{Name: compScheduler, Run: sched.Run})
-	return nil
-}
-
-// run starts everything, measures, and stops everything.
-func (b *bench) run(ctx context.Context) (*Report, error) {
-	running, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() {
-		defer stop() // a part that failed ends the measuring
-		ended <- lifecycle.Run(running, grace, b.o.Log, b.parts...)
-	}()
-	report, err := b.measure(running)
-	stop()
-	if failed := <-ended; failed != nil {
-		return nil, errors.Join(failed, err)
-	}
-	return report, err
 }
 
 func (b *bench) measure(ctx context.Context) (*Report, error) {
-	b.say("waiting until the loops are ready")
-	if err := until(ctx, readyWait, func() (bool, error) {
-		for _, ready := range b.ready {
-			if ready() != nil {
-				return false, nil //nolint:nilerr // not ready yet.
-			}
-		}
-		return true, nil
-	}); err != nil {
-		return nil, fmt.Errorf("loops not ready: %w", err)
-	}
 	r := &Report{Options: b.o}
-	b.requests.Reset()
-	own, _ := host.CPU()
-	var engine time.Duration
-	if b.o.EngineCPU != nil {
-		engine, _ = b.o.EngineCPU()
+	// A process that ends ends the measuring.
+	ctx, broken := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer broken(nil)
+	for _, p := range b.parts {
+		watching.Go(func() {
+			select {
+			case <-p.Ended():
+				broken(fmt.Errorf("%s ended before its time", p.Name()))
+			case <-ctx.Done():
+			}
+		})
 	}
-	began := time.Now()
-	var showing sync.WaitGroup
-	shown, hide := context.WithCancel(ctx)
-	showing.Go(func() { b.show(shown, began) })
-	defer showing.Wait()
-	defer hide()
+	watching.Go(func() { b.show(ctx, time.Now()) })
+	if err := b.load(ctx, r); err != nil {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+	return r, nil
+}
 
-	r.Submitting = b.submit(ctx)
-	if err := b.await(ctx); err != nil {
-		return nil, err
-	}
-	hide()
-	left, err := b.empty(ctx)
+// load has the jobs submitted and waits until all is delivered and done.
+func (b *bench) load(ctx context.Context, r *Report) error {
+	before, err := b.counts(meter.Restart)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r.Took, r.RowsLeft = time.Since(began), left
-	r.Requests, r.Writes = b.requests.Counts(), b.writes.Costs()
-	if used, ok := host.CPU(); ok {
-		r.CPU = used - own
+	engine, untold := b.engine()
+	began := time.Now()
+	if err := b.client().Ask(askStart, nil); err != nil {
+		return err
 	}
-	if b.o.EngineCPU != nil {
-		if used, ok := b.o.EngineCPU(); ok {
-			r.EngineCPU = used - engine
-		}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	r.Submitting = time.Since(began)
+	if err := b.await(ctx); err != nil {
+		return err
+	}
+	if err := pause(ctx, settleWait); err != nil {
+		return err
+	}
+	r.Took = time.Since(began)
+	if r.Used, err = b.counts(meter.Ask); err != nil {
+		return err
+	}
+	for name, start := range before {
+		u := r.Used[name]
+		u.CPU -= start.CPU
+		r.Used[name] = u
+	}
+	if used, err := b.engine(); untold == nil && err == nil {
+		r.EngineCPU = used - engine
+	}
+	b.peaks(r)
+	if r.RowsLeft, err = b.empty(ctx); err != nil {
+		return err
 	}
 	if err := pause(ctx, repeatWait); err != nil {
-		return nil, err
+		return err
 	}
 	b.jobs.sum(r)
-	return r, nil
+	return nil
+}
+
+// counts asks every process; those of one component are summed.
+func (b *bench) counts(ask func(meter.Asker) (meter.Counts, error)) (map[string]meter.Counts, error) {
+	all := make(map[string]meter.Counts)
+	for _, p := range b.parts {
+		c, err := ask(p)
+		if err != nil {
+			return nil, err
+		}
+		sum := all[p.component]
+		sum.Add(&c)
+		all[p.component] = sum
+	}
+	return all, nil
+}
+
+var errUntold = errors.New("the engine is not ours")
+
+// engine is the processor time the engine has used.
+func (b *bench) engine() (time.Duration, error) {
+	if b.o.EngineCPU == nil {
+		return 0, errUntold
+	}
+	return b.o.EngineCPU()
+}
+
+// peaks notes the largest memory of each component, where the system tells.
+func (b *bench) peaks(r *Report) {
+	r.Peak = make(map[string]int64)
+	for _, p := range b.parts {
+		if peak, err := p.Peak(); err == nil {
+			r.Peak[p.component] = max(r.Peak[p.component], peak)
+		}
+	}
+}
+
+// heard takes what the client tells.
+func (b *bench) heard(text string) {
+	if text == toldDone {
+		close(b.done)
+		return
+	}
+	var s submission
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		s.Jobs = []job{{Error: err.Error()}}
+	}
+	b.jobs.submitted(&s)
+}
+
+// brought takes what the consumers tell.
+func (b *bench) brought(text string) {
+	var r receipt
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		r.Trouble = err.Error()
+	}
+	b.jobs.received(&r)
 }
 
 // await waits until every job was delivered, or patience ends.
@@ -312,7 +265,7 @@ func (b *bench) show(ctx context.Context, began time.Time) {
 }
 
 func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(b.o.Progress, "bench: "+format+"\n", args...)
+	_, _ = fmt.Fprintf(b.o.Progress, "bench: "+format+"\n", args...) // it is but progress
 }
 
 var errTime = errors.New("time is up")
@@ -344,3 +297,5 @@ func pause(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
+
+func schedulerName(i int) string { return compScheduler + " " + strconv.Itoa(i) }

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,8 +27,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	r.header(&b)
-	fmt.Fprintf(&b, "\njobs: %d accepted (%.1f/s), %d refused, %d delivered, %d lost, %d duplicated, %d early; %d rows left in the table\n",
-		r.Submitted, r.achieved(), r.Refused, r.Delivered, r.Lost, r.Repeated, r.Early, r.RowsLeft)
+	fmt.Fprintf(&b, "\njobs: %d accepted (%.1f/s), %d refused, %d delivered (%.1f/s), %d lost, %d duplicated, %d early; %d rows left in the table\n",
+		r.Submitted, r.achieved(), r.Refused, r.Delivered, float64(r.Delivered)/max(r.Dispatching.Seconds(), 1e-9), r.Lost, r.Repeated, r.Early, r.RowsLeft)
 	if r.Redelivered+r.Strange+r.Unaccounted+r.Troubles > 0 {
 		fmt.Fprintf(&b, "      %d delivered again by the queue, %d unknown messages, %d jobs unaccounted for, %d consumer errors\n",
 			r.Redelivered, r.Strange, r.Unaccounted, r.Troubles)
@@ -37,7 +36,6 @@ func (r *Report) WriteText(w io.Writer) error {
 	r.latenesses(&b)
 	r.costs(&b)
 	r.calls(&b)
-	r.processors(&b)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
@@ -55,10 +53,14 @@ func (r *Report) header(b *strings.Builder) {
 		line("machine", fmt.Sprintf("%s, %d cores, %s, load average %s before", h.CPU, h.Cores, h.Platform, h.Load))
 		line("built", fmt.Sprintf("%s, revision %s", h.Go, h.Revision))
 		line("engine", h.Engine)
-		line("load", fmt.Sprintf("%g jobs/s for %s to %d services, %d in a submission, %.0f %% urgent, %d B of random text",
-			o.Rate, o.Duration, o.Services, o.Batch, 100*o.Urgent, o.Payload))
-		line("", fmt.Sprintf("due %s ahead%s; %d partitions a lane, look-ahead %s", o.Lead, ahead, o.Partitions, o.LookAhead))
-		line("process", "client, inbound, scheduler and consumers in one, each with its own SDK configuration")
+		rate := fmt.Sprintf("%g a second, due %s ahead%s", o.Rate, o.Lead, ahead)
+		if o.wave() {
+			rate = "all due in one second"
+		}
+		line("load", fmt.Sprintf("%d jobs, %s", o.Jobs, rate))
+		line("", fmt.Sprintf("to %d services, %d in a submission, %.0f %% urgent, %d B of random text", o.Services, o.Batch, 100*o.Urgent, o.Payload))
+		line("shape", fmt.Sprintf("%d partitions a lane, look-ahead %s, linger %s", o.Partitions, o.LookAhead, max(o.Linger, 0)))
+		line("processes", fmt.Sprintf("client, consumers, inbound, %d of scheduler; figures are of all of a kind", o.Schedulers))
 	})
 }
 
@@ -83,81 +85,88 @@ func (r *Report) latenesses(b *strings.Builder) {
 }
 
 func (r *Report) costs(b *strings.Builder) {
-	fmt.Fprintf(b, "\nconditional writes per job, counted at the SDK client (units: 1 a started KB of the row; kumo reports none itself)\n")
+	fmt.Fprintf(b, "\nper job, counted at the SDK clients from the first submission until all was delivered (%s), idle polls and passes included\n",
+		r.Took.Round(100*time.Millisecond))
 	rows(b, func(line func(...any)) {
-		line("", "statements", "units", "conflicts in all")
-		row := func(name string, c meter.Cost) {
-			line(name, fmt.Sprintf("%.3f", r.perJob(float64(c.Statements))), fmt.Sprintf("%.3f", r.perJob(c.Units)), c.Conflicts)
+		line("", "requests", "write statements", "write units", "conflicts in all", "read units", "CPU µs", "cores in use", "peak MiB")
+		row := func(name string, c *meter.Counts, peak int64) {
+			w := written(c)
+			line(name, r.three(requests(c, "")), r.three(float64(w.Statements)), r.three(w.Units), w.Conflicts, r.three(c.ReadUnits),
+				fmt.Sprintf("%.0f", r.perJob(float64(c.CPU.Microseconds()))), fmt.Sprintf("%.3f", c.CPU.Seconds()/max(r.Took.Seconds(), 1e-9)), mib(peak))
 		}
-		for _, k := range meter.Kinds() {
-			if c := r.Writes[k]; c.Statements > 0 {
-				row("  "+string(k), c)
+		total := r.ours()
+		for _, name := range components() {
+			if used := r.Used[name]; name != compConsumer {
+				row("  "+name, &used, r.Peak[name])
 			}
 		}
-		row("  total", r.written())
+		row("  submit to delivered", &total, 0)
+		used := r.Used[compConsumer]
+		row("  consumers", &used, r.Peak[compConsumer])
+		if r.EngineCPU > 0 {
+			row("  engine", &meter.Counts{CPU: r.EngineCPU}, 0)
+		}
+	})
+	total := r.ours()
+	fmt.Fprintf(b, "\nconditional writes per job (units: 1 a started KB of the row; engines need not report any)\n")
+	rows(b, func(line func(...any)) {
+		line("", "statements", "units", "conflicts in all")
+		for _, k := range meter.Kinds() {
+			if c := total.Writes[k]; c.Statements > 0 {
+				line("  "+string(k), r.three(float64(c.Statements)), r.three(c.Units), c.Conflicts)
+			}
+		}
 	})
 }
 
 func (r *Report) calls(b *strings.Builder) {
-	fmt.Fprintf(b, "\nrequests per job: HTTP attempts from the first submission until the table was empty (%s), idle polls and passes included\n",
-		r.Took.Round(100*time.Millisecond))
+	fmt.Fprintf(b, "\nrequests per job\n")
 	names := components()
-	type op struct{ service, operation string }
-	ops := make(map[op]map[string]int)
-	for call, n := range r.Requests {
-		at := op{call.Service, call.Operation}
-		if ops[at] == nil {
-			ops[at] = make(map[string]int)
+	calls := make(map[string]bool)
+	for _, used := range r.Used {
+		for call := range used.Requests {
+			calls[call] = true
 		}
-		ops[at][call.Component] += n
 	}
 	rows(b, func(line func(...any)) {
 		head := []any{""}
-		for _, name := range names[:3] {
+		for _, name := range names {
 			head = append(head, name)
 		}
-		line(append(head, "sum", "", compConsumer)...)
-		row := func(title string, of func(meter.Call) bool) {
+		line(head...)
+		row := func(title string, of func(*meter.Counts) float64) {
 			cells := []any{title}
-			cell := func(also func(meter.Call) bool) string {
-				n := r.requests(func(c meter.Call) bool { return of(c) && also(c) })
-				if n == 0 {
-					return "-"
+			for _, name := range names {
+				used := r.Used[name]
+				if n := of(&used); n > 0 {
+					cells = append(cells, r.three(n))
+				} else {
+					cells = append(cells, "-")
 				}
-				return fmt.Sprintf("%.3f", r.perJob(n))
 			}
-			for _, name := range names[:3] {
-				cells = append(cells, cell(func(c meter.Call) bool { return c.Component == name }))
-			}
-			line(append(cells, cell(ours), "", cell(func(c meter.Call) bool { return !ours(c) }))...)
+			line(cells...)
 		}
-		for _, at := range slices.SortedFunc(maps.Keys(ops), func(x, y op) int {
-			return cmp.Or(cmp.Compare(y.service, x.service), cmp.Compare(x.operation, y.operation))
-		}) {
-			row("  "+at.service+" "+at.operation, func(c meter.Call) bool { return c.Service == at.service && c.Operation == at.operation })
+		for _, call := range slices.Sorted(maps.Keys(calls)) {
+			row("  "+strings.Replace(call, ".", " ", 1), func(c *meter.Counts) float64 { return float64(c.Requests[call]) })
 		}
-		row("  SQS", func(c meter.Call) bool { return c.Service == "SQS" })
-		row("  DynamoDB", func(c meter.Call) bool { return c.Service == "DynamoDB" })
-		row("  total", func(meter.Call) bool { return true })
+		for _, service := range []string{"DynamoDB", "SQS"} {
+			row("  "+service, func(c *meter.Counts) float64 { return requests(c, service+".") })
+		}
+		row("  total", func(c *meter.Counts) float64 { return requests(c, "") })
 	})
-	if r.Requests[meter.Call{Component: compScheduler, Service: "DynamoDB", Operation: "UpdateItem"}] > 0 {
+	if used := r.Used[compScheduler]; used.Requests["DynamoDB.UpdateItem"] > 0 {
 		fmt.Fprintf(b, "  the engine knows no PartiQL, so every write is a request of its own; DynamoDB takes up to 25 in one\n")
 	}
 }
 
-func (r *Report) processors(b *strings.Builder) {
-	fmt.Fprintf(b, "\nprocessor time (getrusage, user and system)\n")
-	rows(b, func(line func(...any)) {
-		line("", "seconds", "µs a job", "% of a core")
-		row := func(name string, used time.Duration) {
-			if used > 0 {
-				line(name, fmt.Sprintf("%.2f", used.Seconds()), fmt.Sprintf("%.0f", r.perJob(float64(used.Microseconds()))),
-					fmt.Sprintf("%.1f", 100*used.Seconds()/max(r.Took.Seconds(), 1e-9)))
-			}
-		}
-		row("  bench: client, inbound, scheduler, consumers", r.CPU)
-		row("  engine", r.EngineCPU)
-	})
+// three is an amount per job, to three places.
+func (r *Report) three(n float64) string { return fmt.Sprintf("%.3f", r.perJob(n)) }
+
+func mib(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", float64(bytes)/(1<<20))
 }
 
 // rows lays lines out in columns, cells to the right of their column.

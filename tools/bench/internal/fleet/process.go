@@ -12,6 +12,7 @@ import (
 	inbound "github.com/myosin-jobs/myosin/services/inbound/app"
 	scheduler "github.com/myosin-jobs/myosin/services/scheduler/app"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/child"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/meter"
 )
 
 // Command is the argument by which this program becomes one of the processes;
@@ -38,7 +39,7 @@ func Serve(ctx context.Context, args []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	link := child.NewLink(os.Stdin, os.Stdout)
-	run, process, err := service(ctx, args[1:])
+	run, process, metered, err := service(ctx, args[1:])
 	if err != nil {
 		return err
 	}
@@ -47,16 +48,23 @@ func Serve(ctx context.Context, args []string) error {
 			stop() // nobody is there
 		}
 	}
+	var answers map[string]func() (any, error)
+	if metered {
+		m := meter.New()
+		process.Configure, answers = m.Attach, m.Answers()
+	}
 	go func() { // ends with standard input; nothing can wait for that
-		_ = link.Serve(nil)
+		_ = link.Serve(answers)
 		stop()
 	}()
 	return run()
 }
 
 // service is one of the services, with the part of its options that all have.
-func service(ctx context.Context, args []string) (run func() error, process *platform.Process, err error) {
+// --metered has it count what it asks of AWS, and answer [meter.Ask].
+func service(ctx context.Context, args []string) (run func() error, process *platform.Process, metered bool, err error) {
 	set := settings.New(args[0], "a process under measurement")
+	set.BoolVar(&metered, "metered", "", "count requests and writes, at some CPU")
 	switch args[0] {
 	case "inbound":
 		var o inbound.Options
@@ -67,9 +75,10 @@ func service(ctx context.Context, args []string) (run func() error, process *pla
 		o.Settings(set)
 		run, process = func() error { return scheduler.Run(ctx, o) }, &o.Process
 	default:
-		return nil, nil, fmt.Errorf("process: %q; want inbound or scheduler", args[0])
+		return nil, nil, false, fmt.Errorf("process: %q; want inbound or scheduler", args[0])
 	}
-	return run, process, set.Parse(args[1:], func(string) (string, bool) { return "", false }, os.Stderr)
+	err = set.Parse(args[1:], func(string) (string, bool) { return "", false }, os.Stderr)
+	return run, process, metered, err
 }
 
 // start starts one of the processes.

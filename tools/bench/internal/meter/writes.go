@@ -1,16 +1,12 @@
 package meter
 
 import (
-	"context"
 	"errors"
-	"maps"
 	"strings"
-	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/myosin-jobs/myosin/pkg/store/dynamostore"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
@@ -31,38 +27,20 @@ func Kinds() [5]Kind { return [...]Kind{Insert, Acquire, Complete, Release, Othe
 
 // Cost is what writes of one kind came to.
 type Cost struct {
-	Statements int     // conditional writes that reached the table, applied or not
-	Conflicts  int     // those whose condition did not hold
-	Units      float64 // as DynamoDB bills: ⌈size/1 KB⌉ each, of the larger of before and after
+	Statements int     `json:"statements"` // conditional writes that reached the table, applied or not
+	Conflicts  int     `json:"conflicts"`  // those whose condition did not hold
+	Units      float64 `json:"units"`      // as DynamoDB bills: ⌈size/1 KB⌉ each, of the larger of before and after
 }
 
-// Writes counts conditional writes at the SDK's client, below the store's own
-// retries. Sizes are reckoned from the items, since the emulator reports no
-// consumed capacity; the clients of all processes under test must share one
-// Writes, which learns a row's size from its insert.
-type Writes struct {
-	mu    sync.Mutex
-	sizes map[string]int // of a row's item without its state, by key
-	costs map[Kind]Cost
-}
-
-// NewWrites returns a counter at zero.
-func NewWrites() *Writes { return &Writes{sizes: make(map[string]int), costs: make(map[Kind]Cost)} }
-
-// Over returns an API that counts and passes on.
-func (w *Writes) Over(api dynamostore.API) dynamostore.API { return &table{API: api, w: w} }
-
-// Costs returns what was counted.
-func (w *Writes) Costs() map[Kind]Cost {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.costs)
+// Plus adds.
+func (c Cost) Plus(o Cost) Cost {
+	return Cost{c.Statements + o.Statements, c.Conflicts + o.Conflicts, c.Units + o.Units}
 }
 
 // The attributes that the counting needs to know; see dynamostore.
 const (
 	attrP, attrS, attrState = "p", "s", "st"
-	valueTo                 = ":to"
+	valueFrom, valueTo      = ":from", ":to"
 )
 
 type outcome uint8
@@ -84,26 +62,27 @@ func outcomeOf(err error) outcome {
 }
 
 // insert counts a put of an item; factor is 2 in a transaction.
-func (w *Writes) insert(it map[string]types.AttributeValue, o outcome, factor float64) {
+func (m *Meter) insert(it item, o outcome, factor float64) {
 	if o == failed {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	size := itemSize(it)
-	if o == applied {
-		w.sizes[text(it[attrP])+"/"+text(it[attrS])] = size - len(text(it[attrState]))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size, state := itemSize(it), text(it[attrState])
+	// Others read a row before they change it; who inserts it as acquired does not.
+	if o == applied && trigger.State(state).Kind() == trigger.Acquired {
+		m.sizes[keyOf(it)] = size - len(state)
 	}
-	w.add(Insert, size, o, factor)
+	m.write(Insert, size, o, factor)
 }
 
 // change counts a new state, or with to empty a delete, of the row under p, s.
-func (w *Writes) change(p, s, from, to string, o outcome) {
+func (m *Meter) change(p, s, from, to string, o outcome) {
 	if o == failed {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	kind := Complete
 	if to != "" {
 		switch state := trigger.State(to); {
@@ -116,74 +95,64 @@ func (w *Writes) change(p, s, from, to string, o outcome) {
 		}
 	}
 	key := p + "/" + s
-	w.add(kind, w.sizes[key]+max(len(from), len(to)), o, 1)
+	m.write(kind, m.sizes[key]+max(len(from), len(to)), o, 1)
 	if to == "" && o == applied {
-		delete(w.sizes, key)
+		delete(m.sizes, key)
 	}
 }
 
-// add counts a write. Called with mu held.
-func (w *Writes) add(kind Kind, size int, o outcome, factor float64) {
-	c := w.costs[kind]
-	c.Statements++
+// write counts a write. Called with mu held.
+func (m *Meter) write(kind Kind, size int, o outcome, factor float64) {
+	one := Cost{Statements: 1, Units: factor * float64(max(1, (size+1023)/1024))}
 	if o == conflicted {
-		c.Conflicts++
+		one.Conflicts = 1
 	}
-	c.Units += factor * float64(max(1, (size+1023)/1024))
-	w.costs[kind] = c
+	m.c.Writes[kind] = m.c.Writes[kind].Plus(one)
 }
 
-// table is a client whose writes are counted.
-type table struct {
-	dynamostore.API
-	w *Writes
-}
-
-func (t *table) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	out, err := t.API.PutItem(ctx, in, opts...)
-	t.w.insert(in.Item, outcomeOf(err), 1)
-	return out, err //nolint:wrapcheck // passed on as it is.
-}
-
-func (t *table) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	out, err := t.API.UpdateItem(ctx, in, opts...)
-	to := text(in.ExpressionAttributeValues[valueTo])
-	if to == "" {
-		to = string(Other) // no plain transition
-	}
-	t.w.change(text(in.Key[attrP]), text(in.Key[attrS]), text(in.ExpressionAttributeValues[":from"]), to, outcomeOf(err))
-	return out, err //nolint:wrapcheck // passed on as it is.
-}
-
-func (t *table) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, opts ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
-	out, err := t.API.DeleteItem(ctx, in, opts...)
-	t.w.change(text(in.Key[attrP]), text(in.Key[attrS]), text(in.ExpressionAttributeValues[":from"]), "", outcomeOf(err))
-	return out, err //nolint:wrapcheck // passed on as it is.
-}
-
-func (t *table) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWriteItemsInput, opts ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
-	out, err := t.API.TransactWriteItems(ctx, in, opts...)
+// call counts what a call did to tables, once it is over.
+func (m *Meter) call(in, out any, err error) {
 	o := outcomeOf(err)
-	if _, cancelled := errors.AsType[*types.TransactionCanceledException](err); cancelled {
-		o = conflicted
-	}
-	for i := range in.TransactItems {
-		if put := in.TransactItems[i].Put; put != nil {
-			t.w.insert(put.Item, o, 2)
-		} else if o != failed { // a check or a tombstone: small, and billed double
-			t.w.mu.Lock()
-			t.w.add(Other, 0, o, 2)
-			t.w.mu.Unlock()
+	switch in := in.(type) {
+	case *dynamodb.PutItemInput:
+		m.insert(in.Item, o, 1)
+	case *dynamodb.UpdateItemInput:
+		to := text(in.ExpressionAttributeValues[valueTo])
+		if to == "" {
+			to = string(Other) // no plain transition
+		}
+		m.change(text(in.Key[attrP]), text(in.Key[attrS]), text(in.ExpressionAttributeValues[valueFrom]), to, o)
+	case *dynamodb.DeleteItemInput:
+		m.change(text(in.Key[attrP]), text(in.Key[attrS]), text(in.ExpressionAttributeValues[valueFrom]), "", o)
+	case *dynamodb.TransactWriteItemsInput:
+		if _, cancelled := errors.AsType[*types.TransactionCanceledException](err); cancelled {
+			o = conflicted
+		}
+		m.transaction(in, o)
+	case *dynamodb.BatchExecuteStatementInput:
+		if done, _ := out.(*dynamodb.BatchExecuteStatementOutput); err == nil && done != nil {
+			m.batch(in, done)
+		}
+	default:
+		if err == nil {
+			m.read(in, out)
 		}
 	}
-	return out, err //nolint:wrapcheck // passed on as it is.
 }
 
-func (t *table) BatchExecuteStatement(ctx context.Context, in *dynamodb.BatchExecuteStatementInput, opts ...func(*dynamodb.Options)) (*dynamodb.BatchExecuteStatementOutput, error) {
-	out, err := t.API.BatchExecuteStatement(ctx, in, opts...)
-	if err != nil {
-		return out, err //nolint:wrapcheck // passed on as it is; nothing of the batch was executed.
+func (m *Meter) transaction(in *dynamodb.TransactWriteItemsInput, o outcome) {
+	for i := range in.TransactItems {
+		if put := in.TransactItems[i].Put; put != nil {
+			m.insert(put.Item, o, 2)
+		} else if o != failed { // a check or a tombstone: small, and billed double
+			m.mu.Lock()
+			m.write(Other, 0, o, 2)
+			m.mu.Unlock()
+		}
 	}
+}
+
+func (m *Meter) batch(in *dynamodb.BatchExecuteStatementInput, out *dynamodb.BatchExecuteStatementOutput) {
 	for i := range min(len(in.Statements), len(out.Responses)) {
 		o := applied
 		if e := out.Responses[i].Error; e != nil {
@@ -191,27 +160,26 @@ func (t *table) BatchExecuteStatement(ctx context.Context, in *dynamodb.BatchExe
 				o = conflicted
 			}
 		}
-		t.w.statement(&in.Statements[i], o)
+		m.statement(&in.Statements[i], o)
 	}
-	return out, nil
 }
 
 // statement counts one PartiQL statement as dynamostore writes them.
-func (w *Writes) statement(st *types.BatchStatementRequest, o outcome) {
+func (m *Meter) statement(st *types.BatchStatementRequest, o outcome) {
 	stmt, params := *st.Statement, st.Parameters
 	switch {
 	case strings.HasPrefix(stmt, "INSERT"):
-		it := make(map[string]types.AttributeValue, len(params))
+		it := make(item, len(params))
 		_, list, _ := strings.Cut(stmt, "{")
 		for i, part := range strings.Split(list, ",") {
 			if name := strings.Split(part, "'"); len(name) > 1 && i < len(params) {
 				it[name[1]] = params[i]
 			}
 		}
-		w.insert(it, o, 1)
+		m.insert(it, o, 1)
 	case strings.HasPrefix(stmt, "UPDATE") && len(params) == 4:
-		w.change(text(params[1]), text(params[2]), text(params[3]), text(params[0]), o)
+		m.change(text(params[1]), text(params[2]), text(params[3]), text(params[0]), o)
 	case strings.HasPrefix(stmt, "DELETE") && len(params) == 3:
-		w.change(text(params[0]), text(params[1]), text(params[2]), "", o)
+		m.change(text(params[0]), text(params[1]), text(params[2]), "", o)
 	}
 }
