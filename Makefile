@@ -1,14 +1,14 @@
 # Everything here needs Go; make e2e needs Python 3 with venv as well.
 SHELL := /usr/bin/env bash
 .DEFAULT_GOAL := help
-.PHONY: help run test e2e lint fuzz bench
+.PHONY: help run test e2e lint fuzz bench bench-all
 
 ARGS ?=
 PARTS ?=
 FUZZTIME ?= 20s
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## the platform in one process on 127.0.0.1:8080, AWS endpoint on :4566 (ARGS=--help shows the flags)
 	@go build -o bin/standalone ./services/standalone && exec bin/standalone $(ARGS)
@@ -35,3 +35,6 @@ fuzz: ## every fuzz test in turn, FUZZTIME (20s) each
 
 bench: ## lateness, requests, writes and CPU of the core path, 100 jobs/s for a minute (ARGS="--rate 200 --json"; ARGS=--help)
 	@go run ./tools/bench core $(ARGS)
+
+bench-all: ## every run that tools/bench/README.md shows, half an hour, then that page (ARGS="--only wave,idle")
+	@go run ./tools/bench all $(ARGS)

@@ -29,6 +29,8 @@ const usage = `bench measures what the platform does on this machine.
   bench idle     the same: an hour with nothing due
   bench table    the same: ever more rows stored, the same load due
   bench scale    the same: 1, 2 and 4 schedulers
+  bench all      every run that README.md shows, one after another, then README.md
+  bench report   README.md from the results that there are
   bench endpoint an AWS endpoint that costs next to nothing, to measure over
   bench help     this text; bench <command> --help lists its flags
 
@@ -51,6 +53,10 @@ func run(args []string) int {
 		return status(engine.Serve(os.Stdin, os.Stdout))
 	case fleet.Command:
 		return process(args)
+	case "all":
+		return all(args)
+	case "report":
+		return makePage(args)
 	case "endpoint":
 		return endpoint(args)
 	case "dynein":

@@ -52,18 +52,11 @@ func once(ctx context.Context, h host.Facts, o Options) (Result, error) {
 	return r, nil
 }
 
-// wave gives what is not set: jobs due in one second, and a share of the table.
+// wave makes all jobs due in one second.
 func wave(ctx context.Context, h host.Facts, o Options) (Result, error) {
 	o.Rate = float64(o.Jobs)
-	if o.StandardWrites == 0 && o.TableWrites > 0 {
-		o.StandardWrites = standardShare * o.TableWrites
-	}
 	return once(ctx, h, o)
 }
-
-// standardShare of a table's writes is what operators are told to give to the
-// standard lane, so that the urgent one finds room.
-const standardShare = 0.9
 
 // Presets are the commands, in the order they are told of.
 func Presets() []Preset {
@@ -84,6 +77,7 @@ func Presets() []Preset {
 			Options: of(func(o *Options) {
 				o.Command, o.Jobs, o.Urgent, o.Services, o.Patience = "wave", 1_000_000, 1000, 10, 15*time.Minute
 				o.LatencyDynamoDB, o.LatencySQS, o.Limits, o.TableWrites, o.Even = 5*time.Millisecond, 10*time.Millisecond, "aws", 10_000, true
+				o.StandardWrites = 9000 // what an operator gives it of such a table, so that the urgent lane finds room
 			}),
 			Flags: with("urgent", "limits", "table-writes", "even", "standard-writes"), measure: wave,
 		},
