@@ -103,7 +103,7 @@ func (p *part) startPass(local time.Time) {
 	if next.from = p.floor; p.cheapHead {
 		next.from = 0
 	}
-	if p.pass.again > againMany && p.pass.to > next.from && p.pass.to < next.to {
+	if p.pass.again > o.BusyRows && p.pass.to > next.from && p.pass.to < next.to {
 		next.seen = p.pass.to
 	}
 	next.began = next.from

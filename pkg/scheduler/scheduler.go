@@ -60,6 +60,7 @@ type Options struct {
 	HeapBytes      int // rows held in memory, all lanes; default 128 MiB
 	MaxClaimed     int // rows acquired and not finished, per lane; default 4000
 	AcquireWorkers int // acquiring batches at once, per lane; default 8
+	BusyRows       int // known rows in a pass above which the next reads only their keys and states; default 100
 	// StandardWrites bounds the standard lane's writes per second by this
 	// process, so that the urgent lane always finds room; 0: no bound.
 	StandardWrites float64
@@ -97,6 +98,7 @@ func (o *Options) setDefaults() {
 	num(&o.HeapBytes, 128<<20)
 	num(&o.MaxClaimed, 4000)
 	num(&o.AcquireWorkers, 8)
+	num(&o.BusyRows, 100)
 	if o.RateShare == 0 {
 		o.RateShare = 0.9
 	}
@@ -135,8 +137,8 @@ func (o *Options) Validate() error {
 	if d.StaleAfter < time.Minute {
 		bad("StaleAfter %s; want at least 1m: claims are acted on for up to 30s, by clocks up to seconds apart", d.StaleAfter)
 	}
-	if d.HeapBytes < 1<<20 || d.MaxClaimed < acquireBatch || d.AcquireWorkers < 1 {
-		bad("HeapBytes %d, MaxClaimed %d, AcquireWorkers %d; want at least 1 MiB, %d, 1", d.HeapBytes, d.MaxClaimed, d.AcquireWorkers, acquireBatch)
+	if d.HeapBytes < 1<<20 || d.MaxClaimed < acquireBatch || d.AcquireWorkers < 1 || d.BusyRows < 1 {
+		bad("HeapBytes %d, MaxClaimed %d, AcquireWorkers %d, BusyRows %d; want at least 1 MiB, %d, 1, 1", d.HeapBytes, d.MaxClaimed, d.AcquireWorkers, d.BusyRows, acquireBatch)
 	}
 	if d.StandardWrites < 0 || d.RateShare < 0 || d.RateShare > 1 {
 		bad("StandardWrites %g and RateShare %g; want 0 or more, and 0 to 1", d.StandardWrites, d.RateShare)

@@ -43,6 +43,7 @@ func mutations() []mutation {
 		{"recover to S", "pkg/scheduler/sweep.go", "From: state, To: trigger.StateMaybeSent})", "From: state, To: trigger.StateScheduled})", sched},
 		{"never recover", "pkg/scheduler/sweep.go", "if age <= o.StaleAfter {", "if age <= 100*o.StaleAfter {", sim},
 		{"a stale claim is sent", "pkg/dispatch/send.go", "case now.Sub(c.At) > d.o.MaxClaimAge:", "case now.Sub(c.At) > 100*d.o.MaxClaimAge:", append(sched, "./pkg/dispatch")},
+		{"what is new among rows already read stays unread", "pkg/scheduler/part.go", "\t\treturn unread\n", "\t\treturn skipped\n", sched},
 		{"a lost claim is sent", "pkg/scheduler/lane.go", "won = r.Found != nil && r.Found.State == state // a lost reply", "won = r.Found != nil", sim},
 		{"partition from the wrong count", "pkg/inbound/lane.go", "t, err := trigger.DecodeInbound([]byte(it.msg.Body), it.msg.SentAt, counts.At)", "t, err := trigger.DecodeInbound([]byte(it.msg.Body), it.msg.SentAt, counts.At)\n\tt.N = counts.Max()", sim},
 		{"other places are not looked at", "pkg/inbound/insert.go", "op.Absent = places[1:]", "op.Absent = nil", []string{"./pkg/inbound"}},
