@@ -155,13 +155,30 @@ func TestTheAuditorExplainsWhatItMayAndFindsWhatItMust(t *testing.T) {
 			tell: twice(sentBy("a", outcome{}), func(s *story) { time.Sleep(time.Minute); s.disturb("frozen", "a", time.Minute) }),
 			why:  "frozen between claim and completion",
 		},
-		"no completion got through":            {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", refused) }), why: "no completion got through"},
-		"a completion failed without a fault":  {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{unapplied: true}) }), breach: "nothing explains"},
-		"stored again, from a second receipt":  {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{}); s.submission("i", outcome{}); s.insert("i", outcome{}) }), why: "submission came again after the delivery"},
-		"stored again, from nothing":           {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{}); s.insert("i", outcome{}) }), breach: "nothing explains"},
-		"stored again, from a receipt unheard": {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{}); s.submission("i", lost); s.insert("i", outcome{}) }), breach: "nothing explains"},
-		"handled twice, for no reason":         {tell: func(s *story) { once(s); s.receive("w", "m1", "r2"); s.handle("w", "m1") }, breach: "nothing explains"},
-		"handled twice, a copy":                {tell: func(s *story) { once(s); s.receive("w", "m1", journal.Copy+"1"); s.handle("w", "m1") }, why: "the queue delivered a copy"},
+		"no completion got through":                {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", refused) }), why: "no completion got through"},
+		"a completion failed without a fault":      {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{unapplied: true}) }), breach: "nothing explains"},
+		"stored again, from a second receipt":      {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{}); s.submission("i", outcome{}); s.insert("i", outcome{}) }), why: "submission came again after the delivery"},
+		"stored again, from nothing":               {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{}); s.insert("i", outcome{}) }), breach: "nothing explains"},
+		"stored again, from a receipt unheard":     {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{}); s.submission("i", lost); s.insert("i", outcome{}) }), breach: "nothing explains"},
+		"stored again, by another who received it": {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{}); s.submission("j", outcome{}); s.insert("j", outcome{}) }), why: "submission came again after the delivery"},
+		"stored again, by another who did not":     {tell: twice(sentBy("a", outcome{}), func(s *story) { s.complete("a", outcome{}); s.submission("i", outcome{}); s.insert("j", outcome{}) }), breach: "nothing explains"},
+		"stored again, the second receipt used": {
+			tell:   twice(func(s *story) { s.submission("i", outcome{}); s.insert("i", outcome{}); sentBy("a", outcome{})(s) }, func(s *story) { s.complete("a", outcome{}); s.insert("i", outcome{}) }),
+			breach: "nothing explains",
+		},
+		"stored again, the reply to the insert lost": {
+			tell: func(s *story) {
+				s.submission("i", outcome{})
+				s.insert("i", lost)
+				s.handle("w", s.deliver("a", outcome{}))
+				s.complete("a", outcome{})
+				s.insert("i", outcome{})
+				s.handle("w", s.deliver("b", outcome{}))
+			},
+			why: "reply to an insert lost, and the row delivered before the next",
+		},
+		"handled twice, for no reason": {tell: func(s *story) { once(s); s.receive("w", "m1", "r2"); s.handle("w", "m1") }, breach: "nothing explains"},
+		"handled twice, a copy":        {tell: func(s *story) { once(s); s.receive("w", "m1", journal.Copy+"1"); s.handle("w", "m1") }, why: "the queue delivered a copy"},
 		"handled twice, the delete refused": {
 			tell: func(s *story) {
 				s.handle("w", s.deliver("a", outcome{}))

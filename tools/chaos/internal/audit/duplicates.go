@@ -14,6 +14,7 @@ const (
 	whyFreeze    = "frozen between claim and completion"
 	whyCompleted = "no completion got through"
 	whyAgain     = "submission came again after the delivery"
+	whyInsert    = "reply to an insert lost, and the row delivered before the next"
 	whyLateRow   = "an insert was given up, and applied after the delivery"
 	whyLateSend  = "a send was given up, and applied after another"
 	whyCopy      = "the queue delivered a copy"
@@ -47,12 +48,16 @@ func (au *auditor) duplicates(o *Order, events, sent []journal.Event) {
 }
 
 func (au *auditor) reason(events []journal.Event, before, next *journal.Event) string {
+	first, again := rows(events, before, next)
 	switch {
 	case lateSend(before, next):
 		return whyLateSend
-	case lateInsert(events, before, next):
+	case again != nil && late(first, again):
 		return whyLateRow
-	case storedAgain(events, before, next):
+	case again != nil && receipts(events, again) > 0:
+		if first != nil && !first.Answered && first.By == again.By {
+			return whyInsert
+		}
 		return whyAgain
 	case completed(events, before, next.At):
 		return ""
@@ -75,12 +80,9 @@ func lateSend(before, next *journal.Event) bool {
 	return !next.Answered && next.Began.Before(before.At)
 }
 
-// lateInsert reports whether the row that was sent next came of a call that was
-// on its way before the row that was sent before was there, was not waited for,
-// and was carried out when that one was gone. No condition of a write can tell
-// such an insert from a first one.
-func lateInsert(events []journal.Event, before, next *journal.Event) bool {
-	var first, again *journal.Event // the rows of the two sends
+// rows returns the inserts that two sends' rows came of; again is nil where the
+// second is of the same row, or of one that was moved.
+func rows(events []journal.Event, before, next *journal.Event) (first, again *journal.Event) {
 	for i := range events {
 		e := &events[i]
 		switch {
@@ -91,7 +93,31 @@ func lateInsert(events []journal.Event, before, next *journal.Event) bool {
 			again = e
 		}
 	}
-	return first != nil && again != nil && !again.Answered && again.Began.Before(first.At)
+	return first, again
+}
+
+// late reports whether a row came of a call that was on its way before the one
+// before it was there, was not waited for, and was carried out when that one was
+// gone. No condition of a write can tell such an insert from a first one.
+func late(first, again *journal.Event) bool {
+	return first != nil && !again.Answered && again.Began.Before(first.At)
+}
+
+// receipts returns how often a submission had come to a process when it inserted
+// the row, beyond the times that it had heard that its insert was done: each
+// receipt is for one.
+func receipts(events []journal.Event, insert *journal.Event) (left int) {
+	for i := range events {
+		e := &events[i]
+		switch {
+		case e.By != insert.By || e.At.After(insert.At) || e == insert:
+		case e.What == journal.Drain && e.Answered:
+			left++
+		case e.What == journal.Insert && e.Applied && e.Answered:
+			left--
+		}
+	}
+	return left
 }
 
 // disturbed reports whether a process was killed, frozen or rolled in a time; no
@@ -133,26 +159,6 @@ func faultyCompletions(events []journal.Event, before, next *journal.Event) bool
 		tries++
 	}
 	return tries > 0
-}
-
-// storedAgain reports whether a row was inserted between two sends although
-// there had been one, from a submission that came more than once.
-func storedAgain(events []journal.Event, before, next *journal.Event) bool {
-	inserted, unheard, came := false, false, 0
-	for _, e := range events {
-		if e.At.After(next.At) {
-			break
-		}
-		switch {
-		case e.What == journal.Insert && e.Applied && e.At.After(before.At):
-			inserted = true
-		case e.What == journal.Insert && e.Applied:
-			unheard = unheard || !e.Answered // so it was inserted once more
-		case e.What == journal.Drain && e.Answered:
-			came++
-		}
-	}
-	return inserted && (came > 1 || unheard)
 }
 
 // handledAgain wants a reason for every message that was handled more than once.

@@ -97,7 +97,7 @@ func (j *Journal) Read(target string, body []byte) *Call {
 		for _, t := range r.TransactItems {
 			switch {
 			case t.Put != nil:
-				c.table(Insert, t.Put.Item, t.Put)
+				c.table(Put, t.Put.Item, t.Put)
 			case t.Update != nil:
 				c.table(Move, t.Update.Key, t.Update)
 			}
@@ -143,7 +143,7 @@ func (c *Call) table(what What, key map[string]value, w *write) {
 	e := Entry{Ref: strconv.Itoa(len(c.Entries)), What: what, Key: key["p"].S + "/" + key["s"].S}
 	_, e.ID, _ = strings.Cut(key["s"].S, "#")
 	e.From, e.To = w.ExpressionAttributeValues[":from"].S, w.ExpressionAttributeValues[":to"].S
-	if what == Insert {
+	if what == Insert || what == Put {
 		e.To = key["st"].S
 	}
 	c.Entries = append(c.Entries, e.settled())

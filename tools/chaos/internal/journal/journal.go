@@ -27,6 +27,7 @@ const (
 	Change  What = "change"   // another state
 	Remove  What = "complete" // the row deleted
 	Move    What = "move"     // to another due time
+	Put     What = "put"      // the row of another due time
 	Deliver What = "deliver"  // sent to the queue of its service
 	Receive What = "receive"  // by the service's worker
 	Done    What = "done"     // deleted by the worker

@@ -33,7 +33,7 @@ func TestEveryWriteOfARowIsRead(t *testing.T) {
 		},
 		"move, the new row": {
 			"TransactWriteItems", `{"TransactItems":[{"Put":{"Item":` + row("S") + `}}]}`, `{}`,
-			journal.Event{What: journal.Insert, Key: "u.003/" + s, To: "S", Applied: true},
+			journal.Event{What: journal.Put, Key: "u.003/" + s, To: "S", Applied: true},
 		},
 		"move, the old row": {
 			"TransactWriteItems", `{"TransactItems":[{"Update":{"Key":` + key + `,"ExpressionAttributeValues":{":from":{"S":"S"}}}}]}`, `{}`,
