@@ -40,7 +40,7 @@ func role(name string) int {
 			}
 			return map[string]int{"n": 7}, nil
 		},
-		"fail": func() (any, error) { return nil, fmt.Errorf("no luck %d", burn%1) },
+		"fail": func() (any, error) { return nil, fmt.Errorf("no luck after %d", burn) },
 	}) != nil {
 		return 5
 	}

@@ -106,6 +106,8 @@ func (b *bench) stop() error {
 // ready waits until a service says that it may be given work.
 func ready(ctx context.Context, p part) error {
 	var last error
+	var caller http.Client
+	defer caller.CloseIdleConnections()
 	err := until(ctx, readyWait, func() (bool, error) {
 		select {
 		case <-p.Ended():
@@ -116,12 +118,12 @@ func ready(ctx context.Context, p part) error {
 		if err != nil {
 			return false, err
 		}
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := caller.Do(req)
 		if err != nil {
 			last = err
-			return false, nil
+			return false, nil //nolint:nilerr // not yet.
 		}
-		last = fmt.Errorf("%s", resp.Status)
+		last = errors.New(resp.Status)
 		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})
 	if errors.Is(err, errTime) {
