@@ -94,18 +94,27 @@ func table(list []figure, results Results, aims bool) string {
 		shown, v := f.judge(results)
 		var links []string
 		for _, name := range f.from {
-			links = append(links, link(name))
+			links = append(links, link(name, results))
 		}
 		if aims {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", f.what, f.target, shown, v, strings.Join(links, ", "))
 		} else {
+			if v == notMeasured {
+				shown = strings.TrimSuffix(string(v)+": "+shown, ": ")
+			}
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", f.what, shown, strings.Join(links, ", "))
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func link(name string) string { return fmt.Sprintf("[%s](results/%s.json)", name, name) }
+// link leads to a result, if there is one.
+func link(name string, results Results) string {
+	if _, ok := results[name]; !ok {
+		return name
+	}
+	return fmt.Sprintf("[%s](results/%s.json)", name, name)
+}
 
 // runs is the table of the runs: what made each, when and where.
 func runs(results Results) string {
@@ -117,7 +126,7 @@ func runs(results Results) string {
 			fmt.Fprintf(&b, "| %s | `%s` | not measured | | | |\n", run.Name, run.Command())
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s, %s cores, %s, load %s before | %s |\n", link(run.Name), run.Command(),
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s, %s cores, %s, load %s before | %s |\n", link(run.Name, results), run.Command(),
 			r.text("started"), r.text("git_revision"), r.text("cpu_model"), r.text("cores"), r.text("platform"), r.text("load_average_before"), r.versions())
 	}
 	return strings.TrimSuffix(b.String(), "\n")

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,9 +31,7 @@ func row(t *testing.T, results page.Results, begins string) string {
 func wave(more page.Result) page.Results {
 	r := page.Result{"jobs": 1e6, "urgent_jobs": 1000.0, "partitions": 64.0, "urgent_lateness_p50_ms": 200.0, "urgent_lateness_p99_ms": 5000.0,
 		"standard_lateness_p99_ms": 2e5, "scheduler_peak_mib": 512.5, "jobs_per_s": 4500.0, "throttled_statements": 0.0, "started": "2026-12-01T00:00:00Z"}
-	for k, v := range more {
-		r[k] = v
-	}
+	maps.Copy(r, more)
 	return page.Results{"wave": r}
 }
 
@@ -80,9 +79,8 @@ func TestTheBaselineBoundsTheSchedulersCPUToo(t *testing.T) {
 	of := func(own, base float64) string {
 		shape := page.Result{"rate": 5000.0, "services": 1.0, "partitions": 64.0}
 		one, other := page.Result{"jobs": 100_000.0, "scheduler_cpu_us_per_job": own}, page.Result{"jobs": 20_000.0, "scheduler_cpu_us_per_job": base}
-		for k, v := range shape {
-			one[k], other[k] = v, v
-		}
+		maps.Copy(one, shape)
+		maps.Copy(other, shape)
 		return row(t, page.Results{"null-one-service": one, "dynein": other}, "scheduler CPU a job")
 	}
 	require.Contains(t, of(100, 500), "| met |")

@@ -17,11 +17,11 @@ type Run struct {
 }
 
 // Command is what a reader types.
-func (r *Run) Command() string {
-	if len(r.Args) == 0 {
-		return r.Elsewhere
+func (run *Run) Command() string {
+	if len(run.Args) == 0 {
+		return run.Elsewhere
 	}
-	return "go run ./tools/bench " + strings.Join(r.Args, " ")
+	return "go run ./tools/bench " + strings.Join(run.Args, " ")
 }
 
 // Runs are all of them, in the order in which they are made.
