@@ -44,7 +44,7 @@ func dyneinBaseline(args []string) int {
 	facts := host.Look(ctx)
 	facts.Engine = fmt.Sprintf("null endpoint in a process of its own, latency %s (DynamoDB) and %s (SQS), no limits", o.LatencyDynamoDB, o.LatencySQS)
 	o.Progress = os.Stderr
-	report, err := dynein.Measure(ctx, o, "endpoint")
+	report, err := dynein.Measure(ctx, o)
 	if err != nil {
 		return status(err)
 	}

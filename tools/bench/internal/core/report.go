@@ -3,11 +3,10 @@ package core
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/myosin-jobs/myosin/tools/bench/internal/flat"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/meter"
 )
@@ -132,18 +131,18 @@ func (r *Report) Flat() map[string]any {
 		"cores": r.Host.Cores, "load_average_before": r.Host.Load, "go_version": r.Host.Go,
 		"kumo_version": host.Module("github.com/sivchari/kumo"), "git_revision": r.Host.Revision, "engine": r.Host.Engine,
 		"jobs": o.Jobs, "rate": o.Rate, "wave": o.wave(), "services": o.Services, "partitions": o.Partitions,
-		"schedulers": o.Schedulers, "linger_ms": millis(max(o.Linger, 0)),
+		"schedulers": o.Schedulers, "linger_ms": flat.Millis(max(o.Linger, 0)),
 		"lead_min_s": o.Lead.Min.Seconds(), "lead_max_s": o.Lead.Max.Seconds(), "payload_bytes": o.Payload, "batch": o.Batch,
 		"urgent_share": o.Urgent, "short": o.Short, "look_ahead_s": o.LookAhead.Seconds(),
 
-		"submitting_s": round(r.Submitting.Seconds()), "dispatching_s": round(r.Dispatching.Seconds()), "took_s": round(r.Took.Seconds()),
+		"submitting_s": flat.Round(r.Submitting.Seconds()), "dispatching_s": flat.Round(r.Dispatching.Seconds()), "took_s": flat.Round(r.Took.Seconds()),
 		"jobs_submitted": r.Submitted, "jobs_refused": r.Refused, "jobs_delivered": r.Delivered, "jobs_lost": r.Lost,
 		"jobs_duplicated": r.Repeated, "jobs_early": r.Early, "jobs_unaccounted": r.Unaccounted, "rows_left": r.RowsLeft,
 		"messages_redelivered": r.Redelivered, "messages_strange": r.Strange, "consumer_errors": r.Troubles,
-		"jobs_submitted_per_s": round(r.achieved()), "jobs_per_s": round(float64(r.Delivered) / max(r.Dispatching.Seconds(), 1e-9)),
+		"jobs_submitted_per_s": flat.Round(r.achieved()), "jobs_per_s": flat.Round(float64(r.Delivered) / max(r.Dispatching.Seconds(), 1e-9)),
 	}
 	total := r.ours()
-	m["sqs_requests_per_job"], m["dynamodb_requests_per_job"] = round(r.perJob(requests(&total, "SQS."))), round(r.perJob(requests(&total, "DynamoDB.")))
+	m["sqs_requests_per_job"], m["dynamodb_requests_per_job"] = flat.Round(r.perJob(requests(&total, "SQS."))), flat.Round(r.perJob(requests(&total, "DynamoDB.")))
 	r.addUsed(m, "", &total)
 	for _, k := range meter.Kinds() {
 		r.addCost(m, string(k)+"_", total.Writes[k])
@@ -152,11 +151,10 @@ func (r *Report) Flat() map[string]any {
 		used := r.Used[name]
 		r.addUsed(m, name+"_", &used)
 		for call, n := range used.Requests {
-			service, op, _ := strings.Cut(call, ".")
-			m["requests_"+name+"_"+strings.ToLower(service)+"_"+snake(op)] = n
+			m["requests_"+name+"_"+flat.Call(call)] = n
 		}
 		if peak := r.Peak[name]; peak > 0 {
-			m[name+"_peak_mib"] = round(float64(peak) / (1 << 20))
+			m[name+"_peak_mib"] = flat.MiB(peak)
 		}
 		r.addCPU(m, name, used.CPU)
 	}
@@ -175,14 +173,14 @@ func (r *Report) Flat() map[string]any {
 
 // addUsed adds what processes asked of AWS.
 func (r *Report) addUsed(m map[string]any, name string, c *meter.Counts) {
-	m[name+"requests_per_job"] = round(r.perJob(requests(c, "")))
-	m[name+"read_units_per_job"] = round(r.perJob(c.ReadUnits))
+	m[name+"requests_per_job"] = flat.Round(r.perJob(requests(c, "")))
+	m[name+"read_units_per_job"] = flat.Round(r.perJob(c.ReadUnits))
 	r.addCost(m, name, written(c))
 }
 
 func (r *Report) addCost(m map[string]any, name string, c meter.Cost) {
-	m[name+"write_statements_per_job"] = round(r.perJob(float64(c.Statements)))
-	m[name+"write_units_per_job"] = round(r.perJob(c.Units))
+	m[name+"write_statements_per_job"] = flat.Round(r.perJob(float64(c.Statements)))
+	m[name+"write_units_per_job"] = flat.Round(r.perJob(c.Units))
 	m[name+"write_conflicts"] = c.Conflicts
 }
 
@@ -190,8 +188,8 @@ func (r *Report) addCPU(m map[string]any, name string, used time.Duration) {
 	if used <= 0 {
 		return // not told
 	}
-	m[name+"_cpu_s"], m[name+"_cpu_us_per_job"] = round(used.Seconds()), round(r.perJob(float64(used.Microseconds())))
-	m[name+"_cores_used"] = round(used.Seconds() / max(r.Took.Seconds(), 1e-9))
+	m[name+"_cpu_s"], m[name+"_cpu_us_per_job"] = flat.Round(used.Seconds()), flat.Round(r.perJob(float64(used.Microseconds())))
+	m[name+"_cores_used"] = flat.Round(used.Seconds() / max(r.Took.Seconds(), 1e-9))
 }
 
 func components() [4]string {
@@ -208,23 +206,6 @@ func addFigures(m map[string]any, name string, f Figures) {
 	if f.Count == 0 {
 		return
 	}
-	m[name+"_p50_ms"], m[name+"_p90_ms"] = millis(f.P50), millis(f.P90)
-	m[name+"_p99_ms"], m[name+"_max_ms"] = millis(f.P99), millis(f.Max)
-}
-
-func millis(d time.Duration) float64 { return round(float64(d.Microseconds()) / 1000) }
-
-// round keeps three places: more would be noise.
-func round(f float64) float64 { return math.Round(f*1000) / 1000 }
-
-// snake turns ReceiveMessage into receive_message.
-func snake(s string) string {
-	var b strings.Builder
-	for i, c := range s {
-		if unicode.IsUpper(c) && i > 0 {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(c))
-	}
-	return b.String()
+	m[name+"_p50_ms"], m[name+"_p90_ms"] = flat.Millis(f.P50), flat.Millis(f.P90)
+	m[name+"_p99_ms"], m[name+"_max_ms"] = flat.Millis(f.P99), flat.Millis(f.Max)
 }

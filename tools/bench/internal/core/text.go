@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -10,18 +9,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/myosin-jobs/myosin/tools/bench/internal/flat"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/meter"
 )
 
 // WriteJSON writes the report as one flat object, its keys sorted.
-func (r *Report) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(r.Flat()); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
-}
+func (r *Report) WriteJSON(w io.Writer) error { return flat.Write(w, r.Flat()) }
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {

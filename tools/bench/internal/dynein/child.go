@@ -11,6 +11,7 @@ import (
 
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/child"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/endpoint"
 )
 
 // Command is the argument by which this program becomes a scheduler of the run.
@@ -93,12 +94,8 @@ func (o *Options) start(ctx context.Context, index, count int) (Process, error) 
 }
 
 // Measure is [Run] with an endpoint and schedulers in processes of their own.
-// endpoint is the argument by which this program serves the null endpoint.
-func Measure(ctx context.Context, o Options, endpoint string) (r *Report, err error) {
-	e, err := child.Start(ctx, child.Options{Name: "endpoint", Ready: "bench-endpoint ", Args: []string{
-		endpoint, "--addr", "127.0.0.1:0", "--stdin", "--sink",
-		"--latency-dynamodb", o.LatencyDynamoDB.String(), "--latency-sqs", o.LatencySQS.String(),
-	}})
+func Measure(ctx context.Context, o Options) (r *Report, err error) {
+	e, err := endpoint.Start(ctx, "--latency-dynamodb", o.LatencyDynamoDB.String(), "--latency-sqs", o.LatencySQS.String())
 	if err != nil {
 		return nil, fmt.Errorf("dynein: %w", err)
 	}

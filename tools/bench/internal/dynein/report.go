@@ -1,7 +1,6 @@
 package dynein
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
+	"github.com/myosin-jobs/myosin/tools/bench/internal/flat"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null/mq"
@@ -51,7 +50,7 @@ func (r *Report) Failure() error {
 }
 
 func (r *Report) perJob(n float64) float64 {
-	return math.Round(1000*n/math.Max(float64(r.delivered()), 1)) / 1000
+	return flat.PerJob(n, r.delivered())
 }
 
 func (r *Report) rate() float64 { return float64(r.delivered()) / math.Max(r.Took.Seconds(), 1e-9) }
@@ -74,15 +73,14 @@ func (r *Report) requests(service string) (n int64) {
 // Flat is the report as flat snake_case keys.
 func (r *Report) Flat() map[string]any {
 	o, late := &r.Options, r.arrived()
-	round := func(f float64) float64 { return math.Round(f*1000) / 1000 }
 	m := map[string]any{
 		"command": "dynein", "label": label,
 		"started": r.Host.When.Format(time.RFC3339), "platform": r.Host.Platform, "cpu_model": r.Host.CPU, "cores": r.Host.Cores,
 		"load_average_before": r.Host.Load, "go_version": r.Host.Go, "git_revision": r.Host.Revision, "engine": r.Host.Engine,
 		"jobs": o.Jobs, "rate": o.Rate, "services": o.Services, "partitions": o.Partitions, "payload_bytes": o.Payload,
 		"schedulers": o.Schedulers, "workers": o.Workers, "query_limit": o.Limit,
-		"latency_dynamodb_ms": round(o.LatencyDynamoDB.Seconds() * 1000), "latency_sqs_ms": round(o.LatencySQS.Seconds() * 1000),
-		"took_s": round(r.Took.Seconds()), "jobs_per_s": round(r.rate()),
+		"latency_dynamodb_ms": flat.Millis(o.LatencyDynamoDB), "latency_sqs_ms": flat.Millis(o.LatencySQS),
+		"took_s": flat.Round(r.Took.Seconds()), "jobs_per_s": flat.Round(r.rate()),
 		"jobs_delivered": r.delivered(), "jobs_lost": int64(o.Jobs) - r.delivered(), "jobs_duplicated": r.Stats.SQS.Sink.Duplicates,
 		"jobs_early": late.Early, "rows_left": r.Stats.DynamoDB.Rows[Table],
 		"requests_per_job_scope": "the scheduler alone: to be set against scheduler_requests_per_job of others",
@@ -93,27 +91,20 @@ func (r *Report) Flat() map[string]any {
 		"lateness_count": late.Messages, "lateness_p50_ms": late.P50Ms, "lateness_p90_ms": late.P90Ms, "lateness_p99_ms": late.P99Ms, "lateness_max_ms": late.MaxMs,
 	}
 	for op, c := range r.Stats.Operations {
-		m["requests_scheduler_"+snake(op)] = c.Requests
+		m["requests_scheduler_"+flat.Call(op)] = c.Requests
 	}
 	if r.CPU > 0 {
-		m["scheduler_cpu_s"], m["scheduler_cpu_us_per_job"] = round(r.CPU.Seconds()), r.perJob(float64(r.CPU.Microseconds()))
-		m["jobs_per_s_per_core"], m["scheduler_cores_used"] = round(r.perCore()), round(r.CPU.Seconds()/math.Max(r.Took.Seconds(), 1e-9))
+		m["scheduler_cpu_s"], m["scheduler_cpu_us_per_job"] = flat.Round(r.CPU.Seconds()), r.perJob(float64(r.CPU.Microseconds()))
+		m["jobs_per_s_per_core"], m["scheduler_cores_used"] = flat.Round(r.perCore()), flat.Round(r.CPU.Seconds()/math.Max(r.Took.Seconds(), 1e-9))
 	}
 	if r.EndpointCPU > 0 {
-		m["engine_cpu_s"], m["engine_cpu_us_per_job"] = round(r.EndpointCPU.Seconds()), r.perJob(float64(r.EndpointCPU.Microseconds()))
+		m["engine_cpu_s"], m["engine_cpu_us_per_job"] = flat.Round(r.EndpointCPU.Seconds()), r.perJob(float64(r.EndpointCPU.Microseconds()))
 	}
 	return m
 }
 
 // WriteJSON writes the report as one flat object, its keys sorted.
-func (r *Report) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(r.Flat()); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
-}
+func (r *Report) WriteJSON(w io.Writer) error { return flat.Write(w, r.Flat()) }
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
@@ -137,17 +128,4 @@ func (r *Report) WriteText(w io.Writer) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
-}
-
-// snake turns SQS.SendMessage into sqs_send_message.
-func snake(s string) string {
-	service, op, _ := strings.Cut(s, ".")
-	var b strings.Builder
-	for i, c := range op {
-		if unicode.IsUpper(c) && i > 0 {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(c))
-	}
-	return strings.ToLower(service) + "_" + b.String()
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/endpoint"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 )
 
@@ -161,7 +162,7 @@ func store(ctx context.Context, rows *dynamodb.Client, o *Options, at int, first
 
 // measure waits until all is delivered and done.
 func measure(ctx context.Context, o *Options, processes []Process, first time.Time) (*Report, error) {
-	if err := ask(ctx, http.MethodPost, o.Endpoint+"/_reset?keep=data", nil); err != nil {
+	if err := endpoint.Ask(ctx, http.MethodPost, o.Endpoint+"/_reset?keep=data", nil); err != nil {
 		return nil, err
 	}
 	used := func() (sum time.Duration, err error) {
@@ -172,14 +173,14 @@ func measure(ctx context.Context, o *Options, processes []Process, first time.Ti
 		return sum, err
 	}
 	var before null.Stats
-	if err := ask(ctx, http.MethodGet, o.Endpoint+"/_stats", &before); err != nil {
+	if err := endpoint.Ask(ctx, http.MethodGet, o.Endpoint+"/_stats", &before); err != nil {
 		return nil, err
 	}
 	start, untold := used()
 	r := &Report{Options: *o}
 	last := first.Add(time.Duration(float64(o.Jobs) / o.Rate * float64(time.Second)))
 	for {
-		if err := ask(ctx, http.MethodGet, o.Endpoint+"/_stats", &r.Stats); err != nil {
+		if err := endpoint.Ask(ctx, http.MethodGet, o.Endpoint+"/_stats", &r.Stats); err != nil {
 			return nil, err
 		}
 		if r.Stats.DynamoDB.Rows[Table] == 0 || time.Now().After(last.Add(o.Patience)) {
@@ -196,31 +197,6 @@ func measure(ctx context.Context, o *Options, processes []Process, first time.Ti
 	r.EndpointCPU = time.Duration((r.Stats.CPUMs - before.CPUMs) * float64(time.Millisecond))
 	r.Took = time.UnixMilli(r.Stats.SQS.Sink.Lanes["standard"].LastMs).Sub(first)
 	return r, nil
-}
-
-// ask asks the endpoint's own interface.
-func ask(ctx context.Context, method, url string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
-	if err != nil {
-		return fmt.Errorf("ask the endpoint: %w", err)
-	}
-	var client http.Client
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask the endpoint: %w", err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	err = errors.Join(err, resp.Body.Close())
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s", resp.Status)
-	}
-	if err == nil && into != nil {
-		err = json.Unmarshal(body, into)
-	}
-	if err != nil {
-		return fmt.Errorf("ask the endpoint: %w", err)
-	}
-	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

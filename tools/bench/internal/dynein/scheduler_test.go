@@ -66,7 +66,7 @@ func (f *tables) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ .
 	return &dynamodb.DeleteItemOutput{}, nil
 }
 
-//nolint:revive // the SDK names it so.
+//nolint:revive,staticcheck // the SDK names it so.
 func (f *tables) GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
 	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String("http://q")}, nil
 }

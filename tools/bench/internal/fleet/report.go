@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/myosin-jobs/myosin/tools/bench/internal/flat"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 )
@@ -79,37 +80,27 @@ func (r *Report) Failure() error {
 	return errors.Join(errs...)
 }
 
-func perJob(n float64, jobs int64) float64 {
-	return math.Round(1000*n/math.Max(float64(jobs), 1)) / 1000
-}
-
-func round(f float64) float64 { return math.Round(f*1000) / 1000 }
-
-func mib(bytes int64) float64 { return round(float64(bytes) / (1 << 20)) }
-
 // headOf is what every result begins with.
 func headOf(h *host.Facts, o *Options) map[string]any {
 	return map[string]any{
 		"command": o.Command, "started": h.When.Format(time.RFC3339), "platform": h.Platform, "cpu_model": h.CPU, "cores": h.Cores,
 		"load_average_before": h.Load, "go_version": h.Go, "git_revision": h.Revision, "engine": h.Engine,
 		"jobs": o.Jobs, "urgent_jobs": o.Urgent, "rate": o.Rate, "services": o.Services, "partitions": o.Partitions, "payload_bytes": o.Payload,
-		"schedulers": o.Schedulers, "rows_stored": o.Rows, "overdue_s": o.Overdue.Seconds(), "linger_ms": millis(o.Linger),
-		"latency_dynamodb_ms": millis(o.LatencyDynamoDB), "latency_sqs_ms": millis(o.LatencySQS),
+		"schedulers": o.Schedulers, "rows_stored": o.Rows, "overdue_s": o.Overdue.Seconds(), "linger_ms": flat.Millis(o.Linger),
+		"latency_dynamodb_ms": flat.Millis(o.LatencyDynamoDB), "latency_sqs_ms": flat.Millis(o.LatencySQS),
 		"limits": o.Limits, "limit_table_writes_per_s": o.TableWrites, "physical_partitions_even": o.Even, "standard_writes_per_s": o.StandardWrites,
 	}
 }
-
-func millis(d time.Duration) float64 { return round(d.Seconds() * 1000) }
 
 // Flat is the report as flat snake_case keys.
 func (r *Report) Flat() map[string]any {
 	o, s := &r.Options, &r.Scheduler
 	m := headOf(&r.Host, o)
-	m["took_s"], m["scheduler_cpu_s"], m["scheduler_peak_mib"] = round(s.Took.Seconds()), round(s.cpu().Seconds()), mib(s.peak())
-	m["scheduler_cores_used"] = round(s.cpu().Seconds() / math.Max(s.Watched.Seconds(), 1e-9))
+	m["took_s"], m["scheduler_cpu_s"], m["scheduler_peak_mib"] = flat.Round(s.Took.Seconds()), flat.Round(s.cpu().Seconds()), flat.MiB(s.peak())
+	m["scheduler_cores_used"] = flat.Round(s.cpu().Seconds() / math.Max(s.Watched.Seconds(), 1e-9))
 	m["read_units"], m["scheduler_requests"] = s.Stats.DynamoDB.ReadUnits, s.Stats.Requests
 	for _, a := range slices.Concat(r.Inbound.Processes, s.Processes, r.Endpoint) {
-		m[strings.ReplaceAll(a.Name, " ", "_")+"_peak_mib"] = mib(a.Peak)
+		m[strings.ReplaceAll(a.Name, " ", "_")+"_peak_mib"] = flat.MiB(a.Peak)
 	}
 	if o.Idle > 0 {
 		r.idle(m)
@@ -117,16 +108,16 @@ func (r *Report) Flat() map[string]any {
 	}
 	sink := &s.Stats.SQS.Sink
 	dynamo, sqs := s.requests()
-	m["jobs_per_s"] = round(float64(sink.Messages) / math.Max(s.Took.Seconds(), 1e-9))
-	m["jobs_per_s_per_core"] = round(float64(sink.Messages) / math.Max(s.cpu().Seconds(), 1e-9))
+	m["jobs_per_s"] = flat.Round(float64(sink.Messages) / math.Max(s.Took.Seconds(), 1e-9))
+	m["jobs_per_s_per_core"] = flat.Round(float64(sink.Messages) / math.Max(s.cpu().Seconds(), 1e-9))
 	if r.Steady > 0 {
 		m["jobs_per_s_steady"] = math.Round(r.Steady)
 	}
 	m["jobs_delivered"], m["jobs_lost"], m["jobs_duplicated"] = sink.Distinct, r.jobs()-sink.Distinct, sink.Duplicates
-	m["scheduler_cpu_us_per_job"] = perJob(float64(s.cpu().Microseconds()), sink.Messages)
-	m["scheduler_requests_per_job"] = perJob(float64(s.Stats.Requests), sink.Messages)
-	m["dynamodb_requests_per_job"], m["sqs_requests_per_job"] = perJob(float64(dynamo), sink.Messages), perJob(float64(sqs), sink.Messages)
-	m["write_units_per_job"], m["read_units_per_job"] = perJob(s.Stats.DynamoDB.WriteUnits, sink.Messages), perJob(s.Stats.DynamoDB.ReadUnits, sink.Messages)
+	m["scheduler_cpu_us_per_job"] = flat.PerJob(float64(s.cpu().Microseconds()), sink.Messages)
+	m["scheduler_requests_per_job"] = flat.PerJob(float64(s.Stats.Requests), sink.Messages)
+	m["dynamodb_requests_per_job"], m["sqs_requests_per_job"] = flat.PerJob(float64(dynamo), sink.Messages), flat.PerJob(float64(sqs), sink.Messages)
+	m["write_units_per_job"], m["read_units_per_job"] = flat.PerJob(s.Stats.DynamoDB.WriteUnits, sink.Messages), flat.PerJob(s.Stats.DynamoDB.ReadUnits, sink.Messages)
 	m["write_conflicts"], m["throttled_statements"] = s.Stats.DynamoDB.Conflicts, s.Stats.DynamoDB.ThrottledStatements
 	m["throttled_calls"], m["throttled_calls_sqs"] = s.Stats.DynamoDB.ThrottledCalls, s.Stats.SQS.ThrottledCalls
 	early := int64(0)
@@ -142,11 +133,11 @@ func (r *Report) Flat() map[string]any {
 	m["jobs_early"] = early
 	if o.Submit {
 		in := &r.Inbound
-		m["inbound_cpu_us_per_job"] = perJob(float64(in.cpu().Microseconds()), int64(o.Jobs))
-		m["inbound_jobs_per_s"] = round(float64(o.Jobs) / math.Max(in.Took.Seconds(), 1e-9))
-		m["submit_to_stored_requests_per_job"] = perJob(float64(in.Stats.Requests), int64(o.Jobs))
-		m["requests_per_job"] = perJob(float64(in.Stats.Requests+s.Stats.Requests), int64(o.Jobs))
-		m["total_write_units_per_job"] = perJob(in.Stats.DynamoDB.WriteUnits+s.Stats.DynamoDB.WriteUnits, int64(o.Jobs))
+		m["inbound_cpu_us_per_job"] = flat.PerJob(float64(in.cpu().Microseconds()), int64(o.Jobs))
+		m["inbound_jobs_per_s"] = flat.Round(float64(o.Jobs) / math.Max(in.Took.Seconds(), 1e-9))
+		m["submit_to_stored_requests_per_job"] = flat.PerJob(float64(in.Stats.Requests), int64(o.Jobs))
+		m["requests_per_job"] = flat.PerJob(float64(in.Stats.Requests+s.Stats.Requests), int64(o.Jobs))
+		m["total_write_units_per_job"] = flat.PerJob(in.Stats.DynamoDB.WriteUnits+s.Stats.DynamoDB.WriteUnits, int64(o.Jobs))
 	}
 	return m
 }
@@ -165,10 +156,10 @@ func (r *Report) idle(m map[string]any) {
 	hour := float64(time.Hour) / math.Max(float64(s.Watched), 1)
 	dynamo, sqs := s.requests()
 	reads, polls := s.Stats.DynamoDB.ReadUnits*hour, float64(sqs)*hour
-	m["watched_s"] = round(s.Watched.Seconds())
+	m["watched_s"] = flat.Round(s.Watched.Seconds())
 	m["requests_per_hour"], m["dynamodb_requests_per_hour"], m["sqs_requests_per_hour"] = math.Round(float64(s.Stats.Requests)*hour), math.Round(float64(dynamo)*hour), math.Round(polls)
 	m["read_units_per_hour"], m["write_units_per_hour"] = math.Round(reads), math.Round(s.Stats.DynamoDB.WriteUnits*hour)
-	m["scheduler_cpu_s_per_hour"], m["inbound_cpu_s_per_hour"] = round(s.cpu().Seconds()*hour), round(r.Inbound.cpu().Seconds()*hour)
+	m["scheduler_cpu_s_per_hour"], m["inbound_cpu_s_per_hour"] = flat.Round(s.cpu().Seconds()*hour), flat.Round(r.Inbound.cpu().Seconds()*hour)
 	m["price_region"], m["price_usd_per_million_read_units"], m["price_usd_per_million_sqs_requests"] = priceRegion, priceReads, priceQueue
 	m["dynamodb_usd_per_month"], m["sqs_usd_per_month"] = cents(reads*priceReads), cents(polls*priceQueue)
 	m["usd_per_month"] = cents(reads*priceReads + polls*priceQueue)

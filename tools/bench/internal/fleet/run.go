@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/child"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/endpoint"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
 )
 
@@ -38,7 +38,6 @@ type fleet struct {
 	p        *platform.Platform
 	services []string
 	triggers string // the table
-	http     http.Client
 }
 
 // Run measures. The error is of a run that could not be made; what became of the
@@ -69,13 +68,13 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 // open starts the endpoint and makes the installation on it.
 func (f *fleet) open(ctx context.Context) error {
 	args := []string{
-		"endpoint", "--addr", "127.0.0.1:0", "--stdin", "--sink", "--limits", f.o.Limits,
+		"--limits", f.o.Limits,
 		"--latency-dynamodb", f.o.LatencyDynamoDB.String(), "--latency-sqs", f.o.LatencySQS.String(), "--even=" + strconv.FormatBool(f.o.Even),
 	}
 	if f.o.TableWrites > 0 {
 		args = append(args, "--table-writes", number(f.o.TableWrites))
 	}
-	e, err := child.Start(ctx, child.Options{Name: "endpoint", Ready: "bench-endpoint ", Args: args})
+	e, err := endpoint.Start(ctx, args...)
 	if err != nil {
 		return err
 	}
@@ -347,27 +346,7 @@ func (f *fleet) until(ctx context.Context, deadline time.Time, done func(*null.S
 
 // ask asks the endpoint's own interface.
 func (f *fleet) ask(ctx context.Context, method, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, f.url+path, http.NoBody)
-	if err != nil {
-		return fmt.Errorf("ask the endpoint: %w", err)
-	}
-	resp, err := f.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask the endpoint: %w", err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	err = errors.Join(err, resp.Body.Close())
-	switch {
-	case err != nil:
-	case resp.StatusCode != http.StatusOK:
-		err = fmt.Errorf("%s: %s", resp.Status, body)
-	case into != nil:
-		err = json.Unmarshal(body, into)
-	}
-	if err != nil {
-		return fmt.Errorf("ask the endpoint: %w", err)
-	}
-	return nil
+	return endpoint.Ask(ctx, method, f.url+path, into)
 }
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

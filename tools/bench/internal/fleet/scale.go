@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/myosin-jobs/myosin/tools/bench/internal/flat"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 )
 
@@ -54,21 +55,21 @@ func (s *ScaleReport) Flat() map[string]any {
 		p := &r.Scheduler
 		name := fmt.Sprintf("schedulers_%d_", r.Options.Schedulers)
 		m[name+"jobs_per_s"] = math.Round(rateOf(r))
-		m[name+"cpu_us_per_job"] = perJob(float64(p.cpu().Microseconds()), p.Stats.SQS.Sink.Messages)
+		m[name+"cpu_us_per_job"] = flat.PerJob(float64(p.cpu().Microseconds()), p.Stats.SQS.Sink.Messages)
 		seconds := math.Max(p.Watched.Seconds(), 1e-9)
-		m[name+"cores_used"] = round(p.cpu().Seconds() / seconds)
-		m[name+"peak_mib"] = mib(p.peak())
+		m[name+"cores_used"] = flat.Round(p.cpu().Seconds() / seconds)
+		m[name+"peak_mib"] = flat.MiB(p.peak())
 		m[name+"write_conflicts"] = p.Stats.DynamoDB.Conflicts
 		if i > 0 {
 			before := s.Runs[i-1]
-			m[fmt.Sprintf("ratio_%d_to_%d", before.Options.Schedulers, r.Options.Schedulers)] = round(rateOf(r) / rateOf(before))
+			m[fmt.Sprintf("ratio_%d_to_%d", before.Options.Schedulers, r.Options.Schedulers)] = flat.Round(rateOf(r) / rateOf(before))
 		}
 	}
 	return m
 }
 
 // WriteJSON writes the report as one flat object, its keys sorted.
-func (s *ScaleReport) WriteJSON(w io.Writer) error { return writeJSON(w, s.Flat()) }
+func (s *ScaleReport) WriteJSON(w io.Writer) error { return flat.Write(w, s.Flat()) }
 
 // WriteText writes the report for people.
 func (s *ScaleReport) WriteText(w io.Writer) error {

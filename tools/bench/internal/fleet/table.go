@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/myosin-jobs/myosin/tools/bench/internal/flat"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 )
 
@@ -83,17 +84,17 @@ func (t *TableReport) Flat() map[string]any {
 	for i, rows := range t.Sizes {
 		c := costOf(t.of(i))
 		name := fmt.Sprintf("rows_%d_", rows)
-		m[name+"cpu_us_per_tick"], m[name+"read_units_per_tick"], m[name+"requests_per_tick"] = round(c.CPUUs), round(c.ReadUnits), round(c.Requests)
-		m[name+"endpoint_us_per_query"] = round(c.QueryUs)
+		m[name+"cpu_us_per_tick"], m[name+"read_units_per_tick"], m[name+"requests_per_tick"] = flat.Round(c.CPUUs), flat.Round(c.ReadUnits), flat.Round(c.Requests)
+		m[name+"endpoint_us_per_query"] = flat.Round(c.QueryUs)
 		var peak int64
 		for _, r := range t.of(i) {
 			peak = max(peak, r.Endpoint[0].Peak)
 		}
-		m[name+"endpoint_peak_mib"] = mib(peak)
+		m[name+"endpoint_peak_mib"] = flat.MiB(peak)
 		if i == 0 {
 			continue
 		}
-		ratio := func(of, to float64) float64 { return round(of / math.Max(to, 1e-9)) }
+		ratio := func(of, to float64) float64 { return flat.Round(of / math.Max(to, 1e-9)) }
 		cpu, reads, requests := ratio(c.CPUUs, smallest.CPUUs), ratio(c.ReadUnits, smallest.ReadUnits), ratio(c.Requests, smallest.Requests)
 		m[name+"cpu_ratio"], m[name+"read_units_ratio"], m[name+"requests_ratio"] = cpu, reads, requests
 		m[name+"endpoint_query_ratio"] = ratio(c.QueryUs, smallest.QueryUs)
@@ -104,7 +105,7 @@ func (t *TableReport) Flat() map[string]any {
 }
 
 // WriteJSON writes the report as one flat object, its keys sorted.
-func (t *TableReport) WriteJSON(w io.Writer) error { return writeJSON(w, t.Flat()) }
+func (t *TableReport) WriteJSON(w io.Writer) error { return flat.Write(w, t.Flat()) }
 
 // WriteText writes the report for people.
 func (t *TableReport) WriteText(w io.Writer) error {

@@ -1,25 +1,16 @@
 package fleet
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
 
+	"github.com/myosin-jobs/myosin/tools/bench/internal/flat"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/host"
 )
 
 // WriteJSON writes the report as one flat object, its keys sorted.
-func (r *Report) WriteJSON(w io.Writer) error { return writeJSON(w, r.Flat()) }
-
-func writeJSON(w io.Writer, flat map[string]any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(flat); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
-}
+func (r *Report) WriteJSON(w io.Writer) error { return flat.Write(w, r.Flat()) }
 
 // lines writes a table of names and values.
 type lines struct{ tw *tabwriter.Writer }
@@ -72,7 +63,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	l.add("", "%v requests a job (DynamoDB %v, SQS %v), %v write units, %v read units", m["scheduler_requests_per_job"], m["dynamodb_requests_per_job"], m["sqs_requests_per_job"], m["write_units_per_job"], m["read_units_per_job"])
 	l.add("", "%v statements throttled, %v calls; %v conflicts", m["throttled_statements"], m["throttled_calls"], m["write_conflicts"])
 	for _, a := range append(r.Scheduler.Processes, r.Endpoint...) {
-		l.add("peak of "+a.Name, "%v MiB", mib(a.Peak))
+		l.add("peak of "+a.Name, "%v MiB", flat.MiB(a.Peak))
 	}
 	if o.Submit {
 		l.add("inbound", "%v µs of CPU a job, %v jobs/s", m["inbound_cpu_us_per_job"], m["inbound_jobs_per_s"])
