@@ -57,45 +57,27 @@ func (q *Queues) Receive(ctx context.Context, url string, opts queue.ReceiveOpti
 	}
 }
 
-// poll makes one call, which outlives ctx by the grace.
+// poll makes one call, which outlives ctx by the grace. It runs in the caller's
+// goroutine, whose stack has grown to the SDK's depth in earlier calls.
 func (q *Queues) poll(ctx context.Context, in *sqs.ReceiveMessageInput) ([]queue.Received, error) {
-	type answer struct {
-		out *sqs.ReceiveMessageOutput
-		err error
-	}
 	calling, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(q.opts.CancelGrace, hangUp) })
+	defer stop()
 	done := q.metrics.begin("receive", 0, 0)
-	answers := make(chan answer, 1)
-	go func() {
-		out, err := q.once.ReceiveMessage(calling, in)
-		answers <- answer{out, err}
-	}()
-	var a answer
-	select {
-	case a = <-answers:
-	case <-ctx.Done():
-		grace := time.NewTimer(q.opts.CancelGrace)
-		defer grace.Stop()
-		select {
-		case a = <-answers:
-		case <-grace.C:
-			hangUp()
-			a = <-answers
-		}
-	}
-	if a.err != nil && ctx.Err() != nil {
+	out, err := q.once.ReceiveMessage(calling, in)
+	if err != nil && ctx.Err() != nil {
 		done(ctx.Err())
 		return nil, fmt.Errorf("sqs: receive: %w", ctx.Err())
 	}
-	done(a.err)
-	if a.err != nil {
-		return nil, callError("receive", a.err)
+	done(err)
+	if err != nil {
+		return nil, callError("receive", err)
 	}
-	got := make([]queue.Received, len(a.out.Messages))
+	got := make([]queue.Received, len(out.Messages))
 	bytes := 0
 	for i := range got {
-		got[i] = received(&a.out.Messages[i])
+		got[i] = received(&out.Messages[i])
 		bytes += len(got[i].Body)
 	}
 	q.metrics.count("receive", len(got), bytes)

@@ -51,7 +51,7 @@ func TestAReceiveHangsUpAfterTheGrace(t *testing.T) {
 	start := time.Now()
 	_, err := open(t, f.URL, sqsqueue.Options{CancelGrace: 50 * time.Millisecond}).Receive(ctx, standardURL, queue.ReceiveOptions{Wait: queue.MaxWait})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Less(t, time.Since(start), 2*time.Second)
+	require.Less(t, time.Since(start), 10*time.Second) // instead of for ever
 }
 
 func TestALongWaitIsMadeOfBoundedPolls(t *testing.T) {
