@@ -66,7 +66,7 @@ type Options struct {
 	// the fleet, for jobs that are due already. Default 0.1.
 	RateShare float64
 
-	Pollers     int           // per lane; default 8
+	Pollers     int           // per lane at most; idle, they are two; default 16
 	Wait        time.Duration // of a long poll; whole seconds; default 20 s
 	Visibility  time.Duration // of a message received; whole seconds; default 60 s
 	MaxHeld     int           // messages in hand, per lane; default 500
@@ -109,7 +109,7 @@ func (o *Options) setDefaults() {
 			*n = v
 		}
 	}
-	num(&o.Pollers, 8)
+	num(&o.Pollers, 16)
 	num(&o.MaxHeld, max(500, 2*queue.MaxBatch*o.Pollers))
 	num(&o.MaxBytes, 32<<20)
 	num(&o.Workers, 8)
@@ -239,8 +239,8 @@ func (in *Inbound) Run(ctx context.Context) error {
 	loops.Go(func() { in.follow(ctx) })
 	for _, l := range in.lanes {
 		l.begin(working)
-		for range in.o.Pollers {
-			loops.Go(func() { l.poll(ctx) })
+		for i := range in.o.Pollers {
+			loops.Go(func() { l.poll(ctx, i) })
 		}
 	}
 	<-ctx.Done()

@@ -21,7 +21,6 @@ const (
 	insertBatch  = 25
 	callTimeout  = 10 * time.Second
 	ackLinger    = 20 * time.Millisecond
-	ackWorkers   = 4
 	deadWorkers  = 2
 	backWorkers  = 2
 	backTimeout  = 2 * time.Second
@@ -59,6 +58,7 @@ type lane struct {
 	url    string
 	writes *rate.Limiter
 	d      *dispatch.Dispatcher
+	crew   *crew
 	tokens *tokens
 	hold   *hold
 	health *health
@@ -82,7 +82,7 @@ type lane struct {
 func newLane(in *Inbound, id trigger.Lane, writes *rate.Limiter, d *dispatch.Dispatcher) (*lane, error) {
 	o := &in.o
 	l := &lane{
-		in: in, id: id, url: o.URLs.Inbound[id], writes: writes, d: d,
+		in: in, id: id, url: o.URLs.Inbound[id], writes: writes, d: d, crew: newCrew(o.Pollers),
 		tokens: newTokens(o.Clock.Local), hold: newHold(o.MaxHeld, o.MaxBytes), health: newHealth(o.Clock),
 		stopping: make(chan struct{}),
 	}
@@ -92,7 +92,7 @@ func newLane(in *Inbound, id trigger.Lane, writes *rate.Limiter, d *dispatch.Dis
 		return batch.Options[*item]{Size: size, Linger: linger, Workers: workers, Flush: flush}
 	}
 	l.inserts, errs[0] = batch.New(batcher(insertBatch, o.Linger, o.Workers, l.insert))
-	l.acks, errs[1] = batch.New(batcher(queue.MaxBatch, ackLinger, ackWorkers, l.delete))
+	l.acks, errs[1] = batch.New(batcher(queue.MaxBatch, ackLinger, 2*o.Pollers, l.delete)) // never slower than the receives
 	l.dead, errs[2] = batch.New(batcher(queue.MaxBatch, o.Linger, deadWorkers, l.bury))
 	l.backs, errs[3] = batch.New(batcher(queue.MaxBatch, o.Linger, backWorkers, l.giveBack))
 	return l, errors.Join(errs[:]...)
@@ -111,16 +111,17 @@ func (l *lane) rate(members int) float64 {
 	return perSecond
 }
 
-// poll receives until ctx ends.
-func (l *lane) poll(ctx context.Context) {
+// poll receives until ctx ends, while the crew needs this poller.
+func (l *lane) poll(ctx context.Context, poller int) {
 	failures := 0
-	for ctx.Err() == nil {
+	for l.crew.join(ctx, poller) {
 		if l.in.isPaused() {
 			pause(ctx, pausedLook)
 			continue
 		}
 		began := l.in.o.Clock.Local()
 		n, err := l.pollOnce(ctx)
+		l.crew.found(n)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -34,13 +34,13 @@ func (o *Options) Settings(s *settings.Set) {
 	d := &o.Drain
 	// A poll is let end by itself in a shutdown, so that no message it takes is
 	// stranded: it must be much shorter than the grace period.
-	d.Pollers, d.Wait, d.Visibility, d.Linger = 8, 10*time.Second, time.Minute, 10*time.Millisecond
+	d.Pollers, d.Wait, d.Visibility, d.Linger = 16, 10*time.Second, time.Minute, 10*time.Millisecond
 	d.MaxHeld, d.Workers, d.RateShare, d.Dispatch.Linger = 500, 8, 0.1, 5*time.Millisecond
 	o.Process.Settings(s)
 	s.FloatVar(&d.Rate, "rate", "MYOSIN_INBOUND_RATE", "submissions per second that the fleet takes out of each lane's buffer; 0 for no limit")
 	s.FloatVar(&d.StandardWrites, "standard-writes", "MYOSIN_INBOUND_STANDARD_WRITES", "table writes per second of the standard lane in this process; 0 for no limit")
 	s.FloatVar(&d.RateShare, "rate-share", "MYOSIN_INBOUND_RATE_SHARE", "part of a service's rate for jobs that are due when they arrive; must match the scheduler's")
-	s.IntVar(&d.Pollers, "pollers", "MYOSIN_INBOUND_POLLERS", "receiving workers per lane")
+	s.IntVar(&d.Pollers, "pollers", "MYOSIN_INBOUND_POLLERS", "receives at once per lane, at most; idle, there are two")
 	s.DurationVar(&d.Wait, "wait", "MYOSIN_INBOUND_WAIT", "length of a long poll, whole seconds up to 20s; a shutdown may take as long")
 	s.DurationVar(&d.Visibility, "visibility", "MYOSIN_INBOUND_VISIBILITY", "how long a message in hand is hidden from others")
 	s.IntVar(&d.MaxHeld, "max-held", "MYOSIN_INBOUND_MAX_HELD", "messages in hand per lane")
