@@ -179,6 +179,31 @@ func TestTheAuditorExplainsWhatItMayAndFindsWhatItMust(t *testing.T) {
 		},
 		"handled twice, for no reason": {tell: func(s *story) { once(s); s.receive("w", "m1", "r2"); s.handle("w", "m1") }, breach: "nothing explains"},
 		"handled twice, a copy":        {tell: func(s *story) { once(s); s.receive("w", "m1", journal.Copy+"1"); s.handle("w", "m1") }, why: "the queue delivered a copy"},
+		"handled twice, a copy first": {tell: func(s *story) {
+			s.deliver("a", outcome{})
+			s.receive("w", "m1", journal.Copy+"1")
+			s.handle("w", "m1")
+			s.done("w", journal.Copy+"1", outcome{unapplied: true})
+			s.receive("v", "m1", "r2")
+			s.handle("v", "m1")
+		}, why: "the queue delivered a copy"},
+		"handled twice, another had a copy": {tell: func(s *story) {
+			s.deliver("a", outcome{})
+			s.receive("u", "m1", journal.Copy+"1")
+			s.receive("w", "m1", "r1")
+			s.handle("w", "m1")
+			s.receive("v", "m1", "r2")
+			s.handle("v", "m1")
+		}, breach: "nothing explains"},
+		"handled twice, a copy first, though deleted between": {tell: func(s *story) {
+			s.deliver("a", outcome{})
+			s.receive("w", "m1", journal.Copy+"1")
+			s.handle("w", "m1")
+			s.receive("u", "m1", "r1")
+			s.done("u", "r1", outcome{})
+			s.receive("v", "m1", "r2")
+			s.handle("v", "m1")
+		}, breach: "nothing explains"},
 		"handled twice, the delete refused": {
 			tell: func(s *story) {
 				s.handle("w", s.deliver("a", outcome{}))

@@ -184,10 +184,15 @@ func (au *auditor) handledAgain(o *Order, events []journal.Event, handled []owne
 func (au *auditor) againReason(events []journal.Event, message string, before, next *owner.Handled) string {
 	received := next.At // by the one who handled it next
 	copied, refused, deleted := false, false, false
+	first := false // the one who handled it before had a copy, whose delete leaves the message itself
 	for _, e := range events {
-		if e.Message == message && e.What == journal.Receive && e.By == next.By && !e.At.After(next.At) {
+		if e.Message != message || e.What != journal.Receive {
+			continue
+		}
+		if e.By == next.By && !e.At.After(next.At) {
 			received, copied = e.At, copied || e.Fault == "a copy"
 		}
+		first = first || e.By == before.By && !e.At.After(before.At) && e.Fault == "a copy"
 	}
 	for _, e := range events {
 		if e.Message == message && e.What == journal.Done && !e.At.After(received) {
@@ -196,7 +201,7 @@ func (au *auditor) againReason(events []journal.Event, message string, before, n
 		}
 	}
 	switch {
-	case copied:
+	case copied, first && !deleted:
 		return whyCopy
 	case !deleted && au.anyOf(before.By, before.At, received), au.anyOf(next.By, received, next.At):
 		return whyWorker

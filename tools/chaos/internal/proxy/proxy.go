@@ -44,6 +44,8 @@ type Proxy struct {
 	cut       context.CancelFunc
 	done      sync.WaitGroup
 	leaving   atomic.Bool
+	called    chan struct{} // closed by the first call
+	first     sync.Once
 	last      sync.Map // net.Conn: said, the last answer on it
 }
 
@@ -58,7 +60,7 @@ func Listen(ctx context.Context, o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
-	p := &Proxy{o: o, listener: l, cut: cut, transport: &http.Transport{
+	p := &Proxy{o: o, listener: l, cut: cut, called: make(chan struct{}), transport: &http.Transport{
 		MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true,
 	}}
 	p.server = &http.Server{
@@ -73,6 +75,9 @@ func Listen(ctx context.Context, o Options) (*Proxy, error) {
 
 // URL is what the process is to use as its endpoint.
 func (p *Proxy) URL() string { return "http://" + p.listener.Addr().String() }
+
+// Called is closed once the process has made a call.
+func (p *Proxy) Called() <-chan struct{} { return p.called }
 
 // Close cuts every call and waits.
 func (p *Proxy) Close() {
@@ -115,6 +120,7 @@ const maxBody = 16 << 20
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.first.Do(func() { close(p.called) })
 	p.last.Delete(r.Context().Value(connKey{})) // whoever goes on to the next call has heard the last answer
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {

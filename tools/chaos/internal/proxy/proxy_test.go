@@ -215,6 +215,12 @@ func TestAPartitionHoldsCallsAndThenCutsThem(t *testing.T) {
 	require.Zero(t, r.count())
 	_, _, err = r.call("", sends, batch(1))
 	require.NoError(t, err)
+	<-r.proxies[""].Called()
+	select {
+	case <-r.proxies[forOthers].Called():
+		t.Fatal("nobody called there")
+	default:
+	}
 }
 
 func TestACallThatIsHeldIsCarriedOutThoughNobodyWaits(t *testing.T) {

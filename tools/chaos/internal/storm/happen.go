@@ -106,8 +106,16 @@ func (w *world) kill(st *started) {
 	st.proc.Kill()
 }
 
-// stop ends a process in good order.
+// stop ends a process in good order. One that has only just been started is
+// given the time to begin: until then a signal ends it as it does any program,
+// and there is nothing that it could leave undone.
 func (w *world) stop(st *started) {
+	begun := time.NewTimer(startWait)
+	defer begun.Stop()
+	select {
+	case <-st.way.Called():
+	case <-begun.C:
+	}
 	w.alive(st)
 	if !st.proc.Running() {
 		return
