@@ -19,7 +19,9 @@ const (
 	// everything it holds.
 	flushMs = 1000
 	// flushWait is how soon after the disk has room again a snapshot must be there.
-	flushWait = 15 * time.Second
+	flushWait = 30 * time.Second
+	// onItsWay is how long one that was written before may take to be put in place.
+	onItsWay = 3 * time.Second
 )
 
 // hasDisk reports whether the run's engine writes to a disk that can be filled.
@@ -37,10 +39,9 @@ func (w *world) fillDisk(ctx context.Context, e *plan.Event) {
 		w.ledger.Breach("the disk could not be filled: " + err.Error())
 		return
 	}
-	// One that was about to be put in place may still come.
-	until(ctx, time.Now().Add(time.Second))
+	until(ctx, time.Now().Add(onItsWay))
 	before := snapshot(path)
-	until(ctx, time.Now().Add(e.Length-time.Second))
+	until(ctx, time.Now().Add(e.Length-onItsWay))
 	during := snapshot(path)
 	if err := release(); err != nil {
 		w.ledger.Breach(err.Error())
