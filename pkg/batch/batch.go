@@ -74,6 +74,9 @@ func (b *Batcher[T]) Add(items ...T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.buf = append(b.buf, items...)
+	if len(b.buf) >= b.o.Size && b.armed { // what stays behind came just now
+		b.armed = !b.timer.Stop()
+	}
 	for len(b.buf) >= b.o.Size {
 		b.launch(b.o.Size)
 	}

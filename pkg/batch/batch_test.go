@@ -38,6 +38,28 @@ func TestFullBatchesLeaveAtOnceAndTheRestAfterTheLinger(t *testing.T) {
 	})
 }
 
+func TestWhatAFullBatchLeavesBehindLingersFromItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var mu sync.Mutex
+		var when []time.Duration
+		b, err := batch.New(batch.Options[int]{Size: 10, Linger: 5 * time.Millisecond, Workers: 4, Flush: func([]int) {
+			mu.Lock()
+			defer mu.Unlock()
+			when = append(when, time.Since(start))
+		}})
+		require.NoError(t, err)
+		defer b.Close()
+		b.Add(1)
+		time.Sleep(4 * time.Millisecond)
+		b.Add(make([]int, 10)...) // ten leave, one stays and has come just now
+		time.Sleep(20 * time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, []time.Duration{4 * time.Millisecond, 9 * time.Millisecond}, when)
+	})
+}
+
 func TestDrainWaitsForItemsAddedByFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
