@@ -108,9 +108,12 @@ func New(cfg aws.Config, o Options) (*Queues, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqs: metrics: %w", err)
 	}
+	cached := func(so *sqs.Options) {
+		so.EndpointResolverV2 = awsclient.NewEndpointCache(so.EndpointResolverV2.ResolveEndpoint, endpointKey)
+	}
 	return &Queues{
-		retrying: sqs.NewFromConfig(cfg),
-		once: sqs.NewFromConfig(cfg, func(so *sqs.Options) {
+		retrying: sqs.NewFromConfig(cfg, cached),
+		once: sqs.NewFromConfig(cfg, cached, func(so *sqs.Options) {
 			so.Retryer = aws.NopRetryer{}
 			so.Protocol = zeros{so.Protocol}
 			// The signature covers a request's body and TLS the rest. A mismatch
@@ -120,6 +123,19 @@ func New(cfg aws.Config, o Options) (*Queues, error) {
 		}),
 		opts: o, metrics: m,
 	}, nil
+}
+
+// endpoint is everything SQS's endpoint rules look at.
+type endpoint struct {
+	region, url     string
+	dualStack, fips bool
+}
+
+func endpointKey(p sqs.EndpointParameters) endpoint {
+	return endpoint{
+		region: aws.ToString(p.Region), url: aws.ToString(p.Endpoint),
+		dualStack: aws.ToBool(p.UseDualStack), fips: aws.ToBool(p.UseFIPS),
+	}
 }
 
 // gate asks the gate, if there is one.
