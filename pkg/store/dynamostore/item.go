@@ -116,25 +116,18 @@ func (c *codec) row(it item) (*store.Row, error) {
 	}
 	row := &store.Row{
 		Trigger: trigger.Trigger{
-			ID: key.ID, Due: key.DueTime(), Lane: key.Lane, N: int(r.num(attrN)),
-			Service: r.str(attrService), Name: r.str(attrName), Tenant: r.str(attrTenant),
-			Group: r.str(attrGroup), Traceparent: r.str(attrTrace),
+			ID: key.ID, Due: key.DueTime(), Lane: key.Lane, N: int(r.num(attrN)), Service: r.str(attrService),
 		},
-		State:  trigger.State(r.str(attrState)),
-		Reason: r.str(attrReason),
+		State: trigger.State(r.str(attrState)),
 	}
 	if ms := r.num(attrCreated); ms != 0 {
 		row.Created = time.UnixMilli(ms).UTC()
 	}
-	if sec := r.num(attrExpires); sec != 0 {
-		row.Expires = time.Unix(sec, 0).UTC()
-	}
-	if ms := r.num(attrMoved); ms != 0 {
-		row.MovedTo = time.UnixMilli(ms).UTC()
-	}
-	row.Headers = r.headers()
 	if row.Payload, err = c.unpack(r.body()); err != nil {
 		r.errs = append(r.errs, err)
+	}
+	if r.found < len(it) { // most rows have no more
+		r.rest(row)
 	}
 	switch {
 	case row.State == "":
@@ -150,6 +143,19 @@ func (c *codec) row(it item) (*store.Row, error) {
 	return row, nil
 }
 
+// rest reads the attributes that few rows have.
+func (r *reader) rest(row *store.Row) {
+	row.Name, row.Tenant, row.Group = r.str(attrName), r.str(attrTenant), r.str(attrGroup)
+	row.Traceparent, row.Reason = r.str(attrTrace), r.str(attrReason)
+	if sec := r.num(attrExpires); sec != 0 {
+		row.Expires = time.Unix(sec, 0).UTC()
+	}
+	if ms := r.num(attrMoved); ms != 0 {
+		row.MovedTo = time.UnixMilli(ms).UTC()
+	}
+	row.Headers = r.headers()
+}
+
 // itemKey reads the key of an item, as in LastEvaluatedKey.
 func itemKey(it item) (*trigger.Key, error) {
 	r := reader{it: it}
@@ -162,8 +168,9 @@ func itemKey(it item) (*trigger.Key, error) {
 
 // reader reads attributes and collects what is wrong with them.
 type reader struct {
-	it   item
-	errs []error
+	it    item
+	found int // attributes read well
+	errs  []error
 }
 
 func (r *reader) wrong(name string) {
@@ -174,6 +181,7 @@ func (r *reader) str(name string) string {
 	switch v := r.it[name].(type) {
 	case nil:
 	case *types.AttributeValueMemberS:
+		r.found++
 		return v.Value
 	default:
 		r.wrong(name)
@@ -187,6 +195,7 @@ func (r *reader) num(name string) int64 {
 	case *types.AttributeValueMemberN:
 		n, err := strconv.ParseInt(v.Value, 10, 64)
 		if err == nil {
+			r.found++
 			return n
 		}
 		r.errs = append(r.errs, fmt.Errorf("attribute %q: %w", name, err))
@@ -200,13 +209,18 @@ func (r *reader) body() (b []byte, zipped bool) {
 	switch v := r.it[attrBody].(type) {
 	case nil:
 	case *types.AttributeValueMemberB:
+		r.found++
 		b = v.Value
 	default:
 		r.wrong(attrBody)
 	}
+	if r.found == len(r.it) {
+		return b, false
+	}
 	switch v := r.it[attrZipped].(type) {
 	case nil:
 	case *types.AttributeValueMemberBOOL:
+		r.found++
 		zipped = v.Value
 	default:
 		r.wrong(attrZipped)
