@@ -10,28 +10,28 @@ import (
 
 // Metrics of dispatching, one set per process. A nil *Metrics records nothing.
 type Metrics struct {
-	lateness  *prometheus.HistogramVec
-	outcomes  *prometheus.CounterVec
-	batch     *prometheus.HistogramVec
 	suspected *prometheus.CounterVec
 	breakers  *prometheus.GaugeVec
 	lost      *prometheus.CounterVec
+	// What is counted for each job is looked up once.
+	lateness, batch [len(trigger.Lanes)]prometheus.Observer
+	outcomes        [len(trigger.Lanes)][Dropped + 1]prometheus.Counter
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	lane := []string{"lane"}
+	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "myosin_dispatch_lateness_seconds", Help: "From due time to accepted by the service queue.",
+		Buckets: []float64{.002, .005, .01, .02, .05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200},
+	}, lane)
+	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "myosin_dispatch_claims_total", Help: "Claims by how they ended.",
+	}, []string{"lane", "outcome"})
+	batch := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "myosin_dispatch_send_batch_messages", Help: "Messages in one send.", Buckets: prometheus.LinearBuckets(1, 1, 10),
+	}, lane)
 	m := &Metrics{
-		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "myosin_dispatch_lateness_seconds", Help: "From due time to accepted by the service queue.",
-			Buckets: []float64{.002, .005, .01, .02, .05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200},
-		}, lane),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "myosin_dispatch_claims_total", Help: "Claims by how they ended.",
-		}, []string{"lane", "outcome"}),
-		batch: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "myosin_dispatch_send_batch_messages", Help: "Messages in one send.", Buckets: prometheus.LinearBuckets(1, 1, 10),
-		}, lane),
 		suspected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "myosin_dispatch_duplicates_suspected_total", Help: "Messages sent that may have been sent before.",
 		}, lane),
@@ -42,9 +42,15 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			Name: "myosin_dispatch_finish_conflicts_total", Help: "Claims that were no longer ours when they were to be completed or released.",
 		}, lane),
 	}
-	for _, c := range []prometheus.Collector{m.lateness, m.outcomes, m.batch, m.suspected, m.breakers, m.lost} {
+	for _, c := range []prometheus.Collector{lateness, outcomes, batch, m.suspected, m.breakers, m.lost} {
 		if err := r.Register(c); err != nil {
 			return nil, err
+		}
+	}
+	for _, l := range trigger.Lanes {
+		m.lateness[l], m.batch[l] = lateness.WithLabelValues(l.String()), batch.WithLabelValues(l.String())
+		for o := Delivered; o <= Dropped; o++ {
+			m.outcomes[l][o] = outcomes.WithLabelValues(l.String(), o.String())
 		}
 	}
 	return m, nil
@@ -54,7 +60,7 @@ func (m *Metrics) sent(lane trigger.Lane, late time.Duration, maybeSent bool) {
 	if m == nil {
 		return
 	}
-	m.lateness.WithLabelValues(lane.String()).Observe(late.Seconds())
+	m.lateness[lane].Observe(late.Seconds())
 	if maybeSent {
 		m.suspected.WithLabelValues(lane.String()).Inc()
 	}
@@ -62,13 +68,13 @@ func (m *Metrics) sent(lane trigger.Lane, late time.Duration, maybeSent bool) {
 
 func (m *Metrics) ended(lane trigger.Lane, o Outcome) {
 	if m != nil {
-		m.outcomes.WithLabelValues(lane.String(), o.String()).Inc()
+		m.outcomes[lane][o].Inc()
 	}
 }
 
 func (m *Metrics) batched(lane trigger.Lane, n int) {
 	if m != nil {
-		m.batch.WithLabelValues(lane.String()).Observe(float64(n))
+		m.batch[lane].Observe(float64(n))
 	}
 }
 

@@ -53,6 +53,7 @@ type lane struct {
 	sharers atomic.Int64 // partitions owned
 	count   atomic.Int64 // partitions of the lane, all owners
 	nextDue atomic.Int64 // due time of the first row that acquiring waits for
+	starved atomic.Bool  // acquiring waits for room: claims that end wake it
 
 	reading sync.WaitGroup // partition goroutines
 	batches sync.WaitGroup // acquiring batches
@@ -173,10 +174,12 @@ func (l *lane) acquireDue(ctx context.Context) time.Duration {
 		return pause
 	}
 	for ctx.Err() == nil {
+		l.starved.Store(true)
 		room := o.MaxClaimed - l.d.Open() - l.inAcquire()
 		if room < acquireBatch && room < o.MaxClaimed {
 			return o.Tick // woken when claims end
 		}
+		l.starved.Store(false)
 		now := o.Clock.Now()
 		allow := func(service string, want int) grant { return l.allow(service, want, room) }
 		got, evicted, wait := l.pending.take(acquireBatch, now.Add(o.Lead), allow)
@@ -341,7 +344,9 @@ func (l *lane) ended(it *item, c *dispatch.Claim, out dispatch.Outcome) {
 	default:
 		it.part.finished(it)
 	}
-	l.kick()
+	if l.starved.Load() { // else it has its own time, and waking it for each claim costs
+		l.kick()
+	}
 }
 
 // throttled slows acquiring down while the table refuses work.

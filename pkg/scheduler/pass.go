@@ -94,8 +94,9 @@ func (p *part) stepPass(ctx context.Context) (time.Duration, error) {
 
 // startPass begins at the floor, or at the head of the partition where little
 // lies below. Where most of a pass is known already, what the last one saw is
-// read thinly: keys and states are enough to find what is new. Where a pass is
-// quick as well, it reads half as far ahead, so that a row is read half as often.
+// read thinly: keys and states are enough to find what is new. That takes a
+// query more, so it pays only for many rows. Where a pass is quick as well, it
+// reads half as far ahead, so that a row is read half as often.
 func (p *part) startPass(local time.Time) {
 	o := &p.l.s.o
 	now := o.Clock.Now()
@@ -114,7 +115,7 @@ func (p *part) startPass(local time.Time) {
 	if next.from = p.floor; p.cheapHead {
 		next.from = 0
 	}
-	if p.pass.known > o.BusyRows && p.pass.to > next.from {
+	if p.pass.again > o.BusyRows && p.pass.to > next.from {
 		next.seen = min(p.pass.to, next.to)
 	}
 	next.began = next.from

@@ -60,7 +60,7 @@ type Options struct {
 	HeapBytes      int // rows held in memory, all lanes; default 128 MiB
 	MaxClaimed     int // rows acquired and not finished, per lane; default 4000
 	AcquireWorkers int // acquiring batches at once, per lane; default 8
-	BusyRows       int // known rows in a pass above which the next reads only their keys and states; default 100
+	BusyRows       int // known rows in a pass above which the next reads only their keys and states; default 200
 	// StandardWrites bounds the standard lane's writes per second by this
 	// process, so that the urgent lane always finds room; 0: no bound.
 	StandardWrites float64
@@ -98,7 +98,7 @@ func (o *Options) setDefaults() {
 	num(&o.HeapBytes, 128<<20)
 	num(&o.MaxClaimed, 4000)
 	num(&o.AcquireWorkers, 8)
-	num(&o.BusyRows, 100)
+	num(&o.BusyRows, 200)
 	if o.RateShare == 0 {
 		o.RateShare = 0.9
 	}
