@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/myosin-jobs/myosin/pkg/lifecycle"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/queue"
@@ -59,7 +61,7 @@ func Run(ctx context.Context, prefix string, services []string, out *os.File) er
 		return nil //nolint:nilerr // stopped before it began.
 	}
 	rec := &recorder{out: out}
-	var parts []lifecycle.Component
+	var workers []*worker.Worker
 	for _, name := range services {
 		svc, err := p.Services.Lookup(ctx, name)
 		for ; err != nil && ctx.Err() == nil; svc, err = p.Services.Lookup(ctx, name) {
@@ -83,9 +85,16 @@ func Run(ctx context.Context, prefix string, services []string, out *os.File) er
 			h.Message, h.Sent = seen.take(h.ID, h.Attempt)
 			return rec.write(&h)
 		})
-		parts = append(parts, lifecycle.Component{Name: name, Run: w.Run})
+		workers = append(workers, w)
 	}
-	return lifecycle.Run(ctx, grace+5*time.Second, log, parts...)
+	// One component: those of a list stop one after the other, and each takes its grace.
+	return lifecycle.Run(ctx, grace+5*time.Second, log, lifecycle.Component{Name: "workers", Run: func(ctx context.Context) error {
+		all, ctx := errgroup.WithContext(ctx)
+		for _, w := range workers {
+			all.Go(func() error { return w.Run(ctx) })
+		}
+		return all.Wait()
+	}})
 }
 
 type recorder struct {
