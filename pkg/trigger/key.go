@@ -67,7 +67,7 @@ func putDue(b []byte, due int64) {
 	}
 }
 
-func digit(n int) byte { return byte('0' + n) }
+func digit(n int) byte { return "0123456789"[n] }
 
 // P returns the row's hash key.
 func (k Key) P() string { return PartitionKey(k.Lane, k.Partition) }
