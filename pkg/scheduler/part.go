@@ -30,13 +30,13 @@ type part struct {
 
 	mu      sync.Mutex
 	gone    bool // no longer owned: nothing is admitted
-	tracked map[trigger.Key]*item
+	tracked map[place]*item
 	bytes   int
 	held    map[string]int // bytes by service
 	blocked bool           // a read waits for room
 	// recent holds keys finished lately, in two generations: an eventually
 	// consistent read may still show them waiting.
-	recent, older map[trigger.Key]struct{}
+	recent, older map[place]struct{}
 	turned        time.Time
 	parked        map[string]*parkedRange
 	// floor is where the oldest row lies that is neither tracked nor parked and
@@ -59,11 +59,20 @@ type part struct {
 	complete bool      // a first pass has ended, or filled the memory; under mu
 }
 
+// place is what tells the rows of one partition apart. It hashes faster than the
+// whole key, and that is done several times a job.
+type place struct {
+	due int64
+	id  trigger.ID
+}
+
+func placeOf(k trigger.Key) place { return place{k.Due, k.ID} }
+
 func newPart(l *lane, id int) *part {
 	now := l.s.o.Clock.Local()
 	return &part{
 		l: l, id: id, wake: make(chan struct{}, 1),
-		tracked: make(map[trigger.Key]*item), held: make(map[string]int), recent: make(map[trigger.Key]struct{}),
+		tracked: make(map[place]*item), held: make(map[string]int), recent: make(map[place]struct{}),
 		parked: make(map[string]*parkedRange), lowered: -1, turned: now, progress: now,
 		firstSeen: make(map[trigger.Key]seen), round: make(map[string]int),
 	}
@@ -153,7 +162,7 @@ func (p *part) turn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if local.Sub(p.turned) > recentFor {
-		p.older, p.recent, p.turned = p.recent, make(map[trigger.Key]struct{}), local
+		p.older, p.recent, p.turned = p.recent, make(map[place]struct{}, len(p.recent)), local
 	}
 }
 
@@ -204,13 +213,14 @@ func (p *part) known(key trigger.Key) bool {
 	if p.gone {
 		return true
 	}
-	if _, ok := p.tracked[key]; ok {
+	at := placeOf(key)
+	if _, ok := p.tracked[at]; ok {
 		return true
 	}
-	if _, ok := p.recent[key]; ok {
+	if _, ok := p.recent[at]; ok {
 		return true
 	}
-	_, ok := p.older[key]
+	_, ok := p.older[at]
 	return ok
 }
 
@@ -228,7 +238,7 @@ func (p *part) track(key trigger.Key, row *store.Row) admission {
 		p.blocked, p.complete = true, true
 		return noRoom
 	}
-	p.tracked[key] = it
+	p.tracked[placeOf(key)] = it
 	p.bytes += it.size
 	p.held[row.Service] += it.size
 	p.l.pending.push(it)
@@ -265,10 +275,10 @@ func (p *part) parkItem(it *item) {
 
 // untrack forgets a row in memory. Called with mu held.
 func (p *part) untrack(it *item) {
-	if p.tracked[it.key] != it {
+	if p.tracked[placeOf(it.key)] != it {
 		return
 	}
-	delete(p.tracked, it.key)
+	delete(p.tracked, placeOf(it.key))
 	p.bytes -= it.size
 	service := it.row.Service
 	held := p.held[service] - it.size
@@ -290,7 +300,7 @@ func (p *part) finished(it *item) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.untrack(it)
-	p.recent[it.key] = struct{}{}
+	p.recent[placeOf(it.key)] = struct{}{}
 }
 
 // lost forgets a row whose state is not known; reread says to look at it again
@@ -318,7 +328,7 @@ func (p *part) again(it *item, state trigger.State) {
 	verdict, _ := p.l.gates.For(it.row.Service).Verdict(p.l.id)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tracked[it.key] != it {
+	if p.tracked[placeOf(it.key)] != it {
 		return
 	}
 	it.row.State = state

@@ -95,7 +95,7 @@ func (q *pending) take(n int, until time.Time, allow func(service string, want i
 	for len(got) < n && len(q.ring) > 0 && skipped < len(q.ring) {
 		s := q.ring[0]
 		q.ring = append(q.ring[1:], s)
-		due := s.heap[0].key.DueTime()
+		due := s.heap[0].it.key.DueTime()
 		if due.After(until) {
 			sooner(due.Sub(until))
 			skipped++
@@ -116,7 +116,7 @@ func (q *pending) take(n int, until time.Time, allow func(service string, want i
 			sooner(g.after)
 			skipped++
 		default:
-			for i := 0; i < g.n && len(s.heap) > 0 && !s.heap[0].key.DueTime().After(until); i++ {
+			for i := 0; i < g.n && len(s.heap) > 0 && !s.heap[0].it.key.DueTime().After(until); i++ {
 				got = append(got, q.pop(s))
 			}
 			skipped = 0
@@ -147,9 +147,10 @@ func (q *pending) drop(p *part) {
 	ring := q.ring[:0]
 	for _, s := range q.ring {
 		kept := s.heap[:0]
-		for _, it := range s.heap {
+		for _, n := range s.heap {
+			it := n.it
 			if it.part != p {
-				kept = append(kept, it)
+				kept = append(kept, n)
 				continue
 			}
 			s.bytes -= it.size
@@ -167,17 +168,33 @@ func (q *pending) drop(p *part) {
 	q.ring = ring
 }
 
-type itemHeap []*item
+// itemHeap orders items by due time, then id. The due time lies beside the item,
+// so that hardly a comparison has to look into one.
+type itemHeap []itemNode
 
-func (h itemHeap) Len() int           { return len(h) }
-func (h itemHeap) Less(i, j int) bool { return h[i].key.Compare(h[j].key) < 0 }
-func (h itemHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *itemHeap) Push(x any)        { *h = append(*h, x.(*item)) }
+type itemNode struct {
+	due int64
+	it  *item
+}
+
+func (h itemHeap) Len() int { return len(h) }
+func (h itemHeap) Less(i, j int) bool {
+	if h[i].due != h[j].due {
+		return h[i].due < h[j].due
+	}
+	return h[i].it.key.Compare(h[j].it.key) < 0
+}
+func (h itemHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *itemHeap) Push(x any) {
+	it := x.(*item)
+	*h = append(*h, itemNode{it.key.Due, it})
+}
+
 func (h *itemHeap) Pop() any {
 	old := *h
 	n := len(old) - 1
-	it := old[n]
-	old[n] = nil
+	it := old[n].it
+	old[n] = itemNode{}
 	*h = old[:n]
 	return it
 }

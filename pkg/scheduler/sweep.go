@@ -120,7 +120,7 @@ func (p *part) swept(key trigger.Key, service string) {
 func (p *part) staleOp(ops []store.Op, key trigger.Key, state trigger.State) []store.Op {
 	o := &p.l.s.o
 	p.mu.Lock()
-	_, ours := p.tracked[key]
+	_, ours := p.tracked[placeOf(key)]
 	p.mu.Unlock()
 	if ours {
 		return ops // it is being sent or completed here
@@ -158,8 +158,8 @@ func (p *part) recover(ctx context.Context, ops []store.Op) {
 			recovered++
 			delete(p.firstSeen, ops[i].Key)
 			p.mu.Lock()
-			delete(p.recent, ops[i].Key)
-			delete(p.older, ops[i].Key)
+			delete(p.recent, placeOf(ops[i].Key))
+			delete(p.older, placeOf(ops[i].Key))
 			p.lower(ops[i].Key.Due)
 			p.mu.Unlock()
 		case errors.Is(r.Err, store.ErrConflict):

@@ -206,6 +206,9 @@ func validHeaderName(s string) error {
 // control characters but tab, line feed and carriage return, no U+FFFE and
 // U+FFFF. Source: SendMessage in the SQS API reference.
 func SQSText(s string) bool {
+	for len(s) > 0 && s[0] < utf8.RuneSelf && (s[0] >= ' ' || s[0] == '\t' || s[0] == '\n' || s[0] == '\r') {
+		s = s[1:] // most text is plain, and each message is looked at twice
+	}
 	if !utf8.ValidString(s) {
 		return false
 	}
