@@ -15,6 +15,7 @@ run: ## the platform in one process on 127.0.0.1:8080, AWS endpoint on :4566 (AR
 
 test: ## every test that needs nothing but Go
 	go test -timeout 5m ./...
+	cd tools/bench/peers && go test ./...
 
 e2e: ## the parts that need more: other engines, real processes, long runs (PARTS="stores queues" picks)
 	tools/e2e/run.sh $(PARTS)
@@ -22,6 +23,7 @@ e2e: ## the parts that need more: other engines, real processes, long runs (PART
 lint: ## go vet, go.mod tidiness, the rules of the tree, golangci-lint (pinned, built once)
 	go vet ./...
 	go mod tidy -diff
+	cd tools/bench/peers && go vet ./... && go mod tidy -diff
 	tools/lint/tree.sh
 	linter="$$(tools/lint/install.sh)" && "$$linter" config verify && "$$linter" run ./...
 

@@ -74,7 +74,7 @@ func TestAllKeepsWhatARunGaveAndGoesOnAfterOneThatBroke(t *testing.T) {
 	require.NotContains(t, result, "failure")
 	require.NoError(t, page.Check(dir))
 	require.Contains(t, progress.String(), "--jobs -1", "what a command says is passed on")
-	require.Contains(t, progress.String(), "tools/chaos --json", "how the others are made")
+	require.Contains(t, progress.String(), "tools/chaos --duration 30m", "how the others are made")
 }
 
 func TestAResultOfARunThatFailedSaysSo(t *testing.T) {

@@ -48,6 +48,6 @@ func Runs() []Run {
 		of("wave", "wave", 290*time.Second, shape{"jobs": 1_000_000, "urgent_jobs": 1000, "partitions": 64}),
 		of("overdue", "overdue", 260*time.Second, shape{"jobs": 2_000_000, "partitions": 64}),
 		{Name: "peers", Elsewhere: "cd tools/bench/peers && go run . all --json >../results/peers.json"},
-		{Name: "chaos", Elsewhere: "go run ./tools/chaos --json >tools/bench/results/chaos.json"},
+		{Name: "chaos", Elsewhere: "go run ./tools/chaos --duration 30m --seed 7 --json >tools/bench/results/chaos.json"},
 	}
 }
