@@ -1,5 +1,7 @@
 package job
 
+import "time"
+
 // Edit is a change of a job that raises its generation.
 type Edit string
 
@@ -36,7 +38,7 @@ func (e Edit) Apply(status JobStatus, generation int64) (JobStatus, int64, bool)
 // by a pause and CANCELLED by any other edit; one in RETRY is CANCELLED by a
 // deletion only; one that runs goes on, after a deletion without another
 // attempt; a final one stays.
-func (r Run) Edited(e Edit) Run {
+func (r Run) Edited(now time.Time, e Edit) Run {
 	switch {
 	case r.State == Scheduled && e == Pause:
 		r.State, r.Reason = Skipped, "paused"
@@ -47,5 +49,5 @@ func (r Run) Edited(e Edit) Run {
 	case r.State == Running && e == Delete:
 		r.CancelRequested = true
 	}
-	return r
+	return r.final(now)
 }

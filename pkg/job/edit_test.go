@@ -38,7 +38,7 @@ func TestWhatAnEditDoesToARunInEachState(t *testing.T) {
 			case s == Scheduled, s == Retrying && e == Delete:
 				want = Cancelled
 			}
-			r := in(t, s).Edited(e)
+			r := in(t, s).Edited(start(), e)
 			require.Equal(t, want, r.State, "%s %s", s, e)
 			require.Equal(t, s == Running && e == Delete, r.CancelRequested)
 		}

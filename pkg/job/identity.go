@@ -4,18 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/bits"
-	"strconv"
 	"time"
 
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
-
-// RunID returns the id of a job's run: UUIDv5 of (job, generation, nominal time
-// in epoch milliseconds), so that making a run twice makes one run.
-func RunID(job trigger.ID, generation int64, nominal time.Time) trigger.ID {
-	return trigger.KeyedID("myosin-run", job.String(),
-		strconv.FormatInt(generation, 10)+"."+strconv.FormatInt(nominal.UnixMilli(), 10))
-}
 
 // Spread returns how long after its nominal time a job's runs are due: the same
 // offset each time, by hash of the job's id, in [0, min(tolerance, period/2)).

@@ -39,14 +39,38 @@ type Attempt struct {
 	Number     int
 	Start, End time.Time // End is zero while it runs
 	Error      string    // "" where it went well
+	StatusCode int       // of an HTTP answer; 0: none
+	Excerpt    string    // the beginning of the answer's body
+}
+
+// Kind says where a run comes from.
+type Kind string
+
+// The kinds of run.
+const (
+	Occurrence Kind = ""         // of the job's schedule
+	Manual     Kind = "manual"   // run now
+	Redriven   Kind = "redrive"  // repeats a dead one
+	Notice     Kind = "notice"   // tells the owner that a run died
+	Gap        Kind = "dst_gap"  // record of what a clock's gap swallowed
+	Missed     Kind = "catch_up" // record of a range that was not caught up
+)
+
+// Range is what a SKIPPED record stands for when that is more than its own
+// nominal time: Count occurrences from From to Until, both included.
+type Range struct {
+	From, Until time.Time
+	Count       int64
 }
 
 // Run is one occurrence of a job. The methods change no run: each returns the
 // next one, or the run as it was and a [ConflictError]. The store writes the next on
-// condition that state, generation and attempt are still those of the one before.
+// condition that the version is still that of the one before, and raises it.
 type Run struct {
-	ID, Job         trigger.ID
-	OriginalID      trigger.ID // of a redriven run, else zero
+	ID, OriginalID  RunID // OriginalID of a redriven run, else empty
+	Job             trigger.ID
+	Tenant          string
+	Kind            Kind
 	Generation      int64
 	Nominal         time.Time
 	State           State
@@ -58,8 +82,32 @@ type Run struct {
 	Accepted        bool // answered 202
 	CancelRequested bool
 	Reason          string
-	Attempts        []Attempt
+	Attempts        []Attempt // the last ones: see MaxAttemptsKept
+	Skipped         Range     // of a SKIPPED record of several
+	Ended           time.Time // when it became final
+	Redriven        RunID     // the run that repeats this dead one; then it is no dead letter any more
+	Urgent          bool      // its triggers go to the urgent lane and queue
+	Deferrals       int       // how often its target was not ready
+
+	// Call is what is called in the place of the job's target: a notice's.
+	Call *Call
+	// Payload is what was sent, kept with a dead run.
+	Payload []byte
+
+	// Wake is when somebody should have come back to the run: what the reconciler
+	// looks for. Zero once it is final.
+	Wake    time.Time
+	Version int64 // set by the store: 1 for a new run
 }
+
+// Call is a target and what it is sent.
+type Call struct {
+	Target  Target
+	Payload []byte
+}
+
+// MaxAttemptsKept is how many records of attempts a run keeps; older ones go.
+const MaxAttemptsKept = 20
 
 // ConflictKind says why a change was refused.
 type ConflictKind string
@@ -101,7 +149,7 @@ func (r Run) refuse(kind ConflictKind) (Run, error) {
 
 // NewRun returns the SCHEDULED run of a nominal time.
 func NewRun(job trigger.ID, generation int64, nominal time.Time) Run {
-	return Run{ID: RunID(job, generation, nominal), Job: job, Generation: generation, Nominal: nominal, State: Scheduled}
+	return Run{ID: NewRunID(job, generation, nominal), Job: job, Generation: generation, Nominal: nominal, State: Scheduled}
 }
 
 // JobStatus is whether a job's runs may start.
@@ -149,9 +197,11 @@ func (r Run) Lease(now time.Time, c Claim) (Run, error) {
 		return r, &ConflictError{Kind: TooEarly, State: r.State, Until: r.NotBefore}
 	}
 	r.State, r.LeaseUntil = Running, now.Add(LeaseFor)
+	r.Wake = r.LeaseUntil
 	r.Attempt++
 	r.Accepted = false
-	r.Attempts = append(slices.Clone(r.Attempts), Attempt{Number: r.Attempt, Start: now})
+	kept := r.Attempts[max(0, len(r.Attempts)+1-MaxAttemptsKept):]
+	r.Attempts = append(slices.Clone(kept), Attempt{Number: r.Attempt, Start: now})
 	return r, nil
 }
 
@@ -171,11 +221,21 @@ func (r Run) held(attempt int, accepted bool) error {
 }
 
 // end leaves RUNNING and closes the attempt's record.
-func (r Run) end(now time.Time, s State, reason string) Run {
-	r.State, r.Reason, r.LeaseUntil, r.Accepted = s, reason, time.Time{}, false
+func (r Run) end(now time.Time, s State, e Ending) Run {
+	r.State, r.Reason, r.LeaseUntil, r.Accepted = s, e.Reason, time.Time{}, false
 	r.Attempts = slices.Clone(r.Attempts)
 	if n := len(r.Attempts); n > 0 {
-		r.Attempts[n-1].End, r.Attempts[n-1].Error = now, reason
+		a := &r.Attempts[n-1]
+		a.End, a.Error, a.StatusCode, a.Excerpt = now, e.Reason, e.StatusCode, e.Excerpt
+	}
+	r.Wake = r.NotBefore
+	return r.final(now)
+}
+
+// final notes when a run became final, and that nobody need come back.
+func (r Run) final(now time.Time) Run {
+	if r.State.Terminal() && r.Ended.IsZero() {
+		r.Ended, r.Wake = now, time.Time{}
 	}
 	return r
 }
@@ -210,6 +270,8 @@ type Ending struct {
 	Reason     string        // stored with the run and the attempt
 	RetryAfter time.Duration // 0: the target named none
 	Jitter     float64       // in [0, 1), drawn by the caller
+	StatusCode int           // of an HTTP answer; 0: none
+	Excerpt    string        // the beginning of its body
 }
 
 // Finish means: RUNNING → what the verdict says: SUCCEEDED; DEAD; or RETRY with
@@ -222,10 +284,11 @@ func (r Run) Finish(now time.Time, attempt int, accepted bool, e Ending, p Retry
 	}
 	switch e.Verdict {
 	case VerdictSuccess:
-		return r.end(now, Succeeded, ""), nil
+		e.Reason = ""
+		return r.end(now, Succeeded, e), nil
 	case VerdictDead, VerdictDeadPause:
 		r.Failures++
-		return r.end(now, Dead, e.Reason), nil
+		return r.end(now, Dead, e), nil
 	case VerdictRetry:
 		return r.fail(now, e, p), nil
 	default:
@@ -238,12 +301,12 @@ func (r Run) fail(now time.Time, e Ending, p Retry) Run {
 	r.Failures++
 	switch {
 	case r.Failures >= p.MaxAttempts:
-		return r.end(now, Dead, e.Reason)
+		return r.end(now, Dead, e)
 	case r.CancelRequested:
-		return r.end(now, Cancelled, e.Reason)
+		return r.end(now, Cancelled, e)
 	}
 	r.NotBefore = now.Add(wait)
-	return r.end(now, Retrying, e.Reason)
+	return r.end(now, Retrying, e)
 }
 
 // Expire means: RUNNING with an expired lease → RETRY. After 202 that is a failed
@@ -261,12 +324,12 @@ func (r Run) Expire(now time.Time, p Retry, jitter float64) (Run, error) {
 	r.Crashes++
 	switch {
 	case r.Crashes >= MaxCrashes:
-		return r.end(now, Dead, "crashed five times"), nil
+		return r.end(now, Dead, Ending{Reason: "crashed five times"}), nil
 	case r.CancelRequested:
-		return r.end(now, Cancelled, "crashed"), nil
+		return r.end(now, Cancelled, Ending{Reason: "crashed"}), nil
 	}
 	r.NotBefore = now
-	return r.end(now, Retrying, "crashed"), nil
+	return r.end(now, Retrying, Ending{Reason: "crashed"}), nil
 }
 
 // Defer means: SCHEDULED or RETRY stays so, not before until; no attempt is used.
@@ -278,16 +341,18 @@ func (r Run) Defer(until time.Time) (Run, error) {
 	if until.After(r.NotBefore) {
 		r.NotBefore = until
 	}
+	r.Wake = r.NotBefore
+	r.Deferrals++
 	return r, nil
 }
 
 // Cancel means: SCHEDULED or RETRY → CANCELLED; RUNNING is asked to stop and not
 // tried again. The loser sees IsTerminal.
-func (r Run) Cancel(reason string) (Run, error) {
+func (r Run) Cancel(now time.Time, reason string) (Run, error) {
 	switch r.State {
 	case Scheduled, Retrying:
 		r.State, r.Reason = Cancelled, reason
-		return r, nil
+		return r.final(now), nil
 	case Running:
 		r.CancelRequested = true
 		return r, nil
@@ -297,12 +362,12 @@ func (r Run) Cancel(reason string) (Run, error) {
 }
 
 // Skip means: SCHEDULED → SKIPPED with the reason. The loser sees WrongState.
-func (r Run) Skip(reason string) (Run, error) {
+func (r Run) Skip(now time.Time, reason string) (Run, error) {
 	if r.State != Scheduled {
 		return r.refuse(WrongState)
 	}
 	r.State, r.Reason = Skipped, reason
-	return r, nil
+	return r.final(now), nil
 }
 
 // Redrive means: DEAD stays; the SCHEDULED run that repeats it is returned, in the
@@ -313,11 +378,11 @@ func (r Run) Redrive(jobGeneration int64) (Run, error) {
 		return r.refuse(WrongState)
 	}
 	original := r.OriginalID
-	if original.IsZero() {
+	if original == "" {
 		original = r.ID
 	}
 	return Run{
-		ID: trigger.KeyedID("myosin-redrive", r.Job.String(), r.ID.String()), Job: r.Job, OriginalID: original,
-		Generation: jobGeneration, Nominal: r.Nominal, State: Scheduled,
+		ID: r.ID.Redriven(), Job: r.Job, Tenant: r.Tenant, Kind: Redriven, OriginalID: original,
+		Generation: jobGeneration, Nominal: r.Nominal, State: Scheduled, Urgent: r.Urgent,
 	}, nil
 }

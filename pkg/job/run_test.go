@@ -30,7 +30,7 @@ func in(t *testing.T, s State) Run {
 	r, err := r.Lease(start(), Claim{Generation: 1, JobGeneration: 1, JobStatus: JobIsActive})
 	require.NoError(t, err)
 	if s != Running {
-		r = r.end(start(), s, "x")
+		r = r.end(start(), s, Ending{Reason: "x"})
 	}
 	return r
 }
@@ -53,7 +53,7 @@ func TestEveryEdgeOfTheStateMachine(t *testing.T) {
 		"expire": func(r Run) (Run, error) { return r.Expire(late, policy(), 0) },
 		"early":  func(r Run) (Run, error) { return r.Expire(start(), policy(), 0) },
 		"defer":  func(r Run) (Run, error) { return r.Defer(late) },
-		"cancel": func(r Run) (Run, error) { return r.Cancel("x") }, "skip": func(r Run) (Run, error) { return r.Skip("x") },
+		"cancel": func(r Run) (Run, error) { return r.Cancel(start(), "x") }, "skip": func(r Run) (Run, error) { return r.Skip(start(), "x") },
 		"redrive": func(r Run) (Run, error) { return r.Redrive(2) },
 	}
 	allowed := map[State]map[string]State{
@@ -134,7 +134,7 @@ func TestRandomEventsByTwoWorkersKeepTheInvariants(t *testing.T) {
 				next, err = r.Defer(now)
 			case 8:
 				if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
-					next, err = r.Cancel("x")
+					next, err = r.Cancel(start(), "x")
 				}
 			}
 			require.False(t, writes && holds[w] != before.Attempt, "a worker that lost its lease wrote")
