@@ -33,6 +33,11 @@ type Queue interface {
 	queue.Sender
 }
 
+// Forecast is told what is due. It must neither block nor fail.
+type Forecast interface {
+	Add(service string, due time.Time, n int)
+}
+
 // URLs are the addresses of the inbound queues.
 type URLs struct {
 	Inbound [len(trigger.Lanes)]string // by lane
@@ -52,6 +57,10 @@ type Options struct {
 	// scheduler of the same process.
 	Owner string
 	URLs  URLs
+	// Forecast is told of each row that the drain stored, due already or not, but
+	// of no duplicate. It is told once at most: a row whose reply was lost may be
+	// taken for a duplicate. nil: nobody is told.
+	Forecast Forecast
 
 	// Rate is the most submissions per second that the fleet takes out of each
 	// lane's buffer; 0: no limit.

@@ -184,6 +184,9 @@ func (l *lane) stored(it *item, state trigger.State) {
 	now := l.in.o.Clock.Now()
 	l.in.recent.add(it.digest)
 	l.in.metrics.stored(l.id, now.Sub(it.msg.SentAt))
+	if f := l.in.o.Forecast; f != nil {
+		f.Add(it.t.Service, it.t.Due, 1)
+	}
 	if state == trigger.StateScheduled {
 		l.unclaim(it)
 		l.finish(it, outcomeInserted)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/myosin-jobs/myosin/pkg/forecast/dynamoforecast"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/registry/dynamoregistry"
@@ -34,6 +35,9 @@ func (p *Platform) Ensure(ctx context.Context, partitions int) (Buffers, error) 
 		return b, fmt.Errorf("ensure: %w", err)
 	}
 	if err := dynamoregistry.CreateTable(ctx, p.dynamo, p.Names.Services()); err != nil {
+		return b, fmt.Errorf("ensure: %w", err)
+	}
+	if err := dynamoforecast.EnsureTable(ctx, p.dynamo, p.Names.Forecast()); err != nil {
 		return b, fmt.Errorf("ensure: %w", err)
 	}
 	if partitions > 0 {

@@ -56,6 +56,9 @@ func (n Names) Triggers() string { return n.Prefix + "-triggers" }
 // Services is the table of the service registry.
 func (n Names) Services() string { return n.Prefix + "-services" }
 
+// Forecast is the table of what is due per service and minute.
+func (n Names) Forecast() string { return n.Prefix + "-forecast" }
+
 // ServiceQueue is the queue of an owning service.
 func (n Names) ServiceQueue(service string, fifo bool) string {
 	return n.Prefix + "-svc-" + service + suffix(fifo)

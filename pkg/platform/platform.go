@@ -13,6 +13,7 @@ import (
 
 	"github.com/myosin-jobs/myosin/pkg/awsclient"
 	"github.com/myosin-jobs/myosin/pkg/clock"
+	"github.com/myosin-jobs/myosin/pkg/forecast/dynamoforecast"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/queue/sqsqueue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
@@ -63,6 +64,9 @@ type Platform struct {
 	// and must be run by the process.
 	Source   *dynamoregistry.Registry
 	Services *registry.Cache
+	// Forecast is where forecast.Counter writes and forecast.Reader reads, which
+	// the process makes and runs if it needs them.
+	Forecast *dynamoforecast.Table
 
 	dynamo *dynamodb.Client
 }
@@ -115,6 +119,9 @@ func (p *Platform) open(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if p.Forecast, err = dynamoforecast.New(dynamoforecast.Options{Client: p.dynamo, Table: p.Names.Forecast()}); err != nil {
+		return err
+	}
 	p.Services, err = registry.NewCache(registry.CacheOptions{
 		Source: p.Source, Refresh: o.Refresh, Log: o.Log, Metrics: o.Registerer,
 	})
@@ -156,6 +163,18 @@ func (p *Platform) Buffers(ctx context.Context) (Buffers, error) {
 	}
 	b.DLQ = find(p.Names.InboundDLQ())
 	return b, errors.Join(errs...)
+}
+
+// ServiceNames returns the names of the owning services, sorted, without the
+// drain's switch. It answers from the registry's cache.
+func (p *Platform) ServiceNames() []string {
+	var names []string
+	for _, svc := range p.Services.All() {
+		if svc.Name != DrainSwitch {
+			names = append(names, svc.Name)
+		}
+	}
+	return names
 }
 
 // DrainPaused reports whether an operator has paused the inbound drain; see

@@ -56,6 +56,11 @@ func TestEnsureCreatesWhatOpenThenFinds(t *testing.T) {
 	got, err := p.Services.Lookup(t.Context(), "hello")
 	require.NoError(t, err)
 	require.Equal(t, svc.QueueURL, got.QueueURL)
+	minute := time.Now().Truncate(time.Minute)
+	require.NoError(t, p.Forecast.Add(t.Context(), "hello", minute, 1), "its table is there, too")
+	points, err := p.Forecast.Range(t.Context(), "hello", minute, minute.Add(time.Minute))
+	require.NoError(t, err)
+	require.Len(t, points, 1)
 	_, err = p.EnsureService(t.Context(), registry.Service{Name: "hello-dlq"}, false)
 	require.ErrorContains(t, err, "reserved")
 }
@@ -71,6 +76,11 @@ func TestTheDrainIsPausedForEveryProcess(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, p.DrainPaused())
 	}
+	_, err = p.EnsureService(t.Context(), registry.Service{Name: "hello"}, false)
+	require.NoError(t, err)
+	_, err = p.Services.Refresh(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"hello"}, p.ServiceNames(), "the switch is no service")
 	svc, err := p.Source.Get(t.Context(), platform.DrainSwitch)
 	require.NoError(t, err)
 	require.False(t, svc.Allows("AIDAEXAMPLE"), "nobody submits to the switch")

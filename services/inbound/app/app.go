@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/myosin-jobs/myosin/pkg/forecast"
 	"github.com/myosin-jobs/myosin/pkg/inbound"
 	"github.com/myosin-jobs/myosin/pkg/lifecycle"
 	"github.com/myosin-jobs/myosin/pkg/platform"
@@ -57,6 +58,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	counter, err := forecast.NewCounter(forecast.CounterOptions{
+		Store: st.Forecast, Now: st.Clock.Now, Log: st.Log, Registerer: st.Metrics,
+	})
+	if err != nil {
+		return err
+	}
+	o.Drain.Forecast = counter
 	d := &drain{o: o, st: st}
 	server, err := telemetry.NewServer(telemetry.ServerOptions{
 		Addr: o.Process.Addr, Gatherer: st.Metrics, Log: st.Log,
@@ -73,6 +81,7 @@ func Run(ctx context.Context, o Options) error {
 		lifecycle.Component{Name: "server", Run: server.Run},
 		lifecycle.Component{Name: "membership", Run: st.Members.Run},
 		lifecycle.Component{Name: "registry", Run: st.Services.Run},
+		lifecycle.Component{Name: "forecast", Run: counter.Run}, // stops after the drain, which counts to its end
 		lifecycle.Component{Name: "inbound", Run: d.run},
 	)
 }

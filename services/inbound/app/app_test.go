@@ -14,6 +14,7 @@ import (
 	"github.com/sivchari/kumo"
 	"github.com/stretchr/testify/require"
 
+	"github.com/myosin-jobs/myosin/pkg/forecast"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
@@ -99,6 +100,10 @@ func TestASubmissionOverSQSBecomesARow(t *testing.T) {
 	require.Contains(t, metrics, `myosin_inbound_dead_letters_total{field="body",lane="urgent",reason="invalid"} 1`)
 	cancel()
 	require.NoError(t, <-done)
+	minute := tr.Due.Truncate(time.Minute)
+	points, err := p.Forecast.Range(t.Context(), "hello", minute.Add(-time.Hour), minute.Add(time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, []forecast.Point{{Minute: minute, Due: 1}}, points, "the same trigger came over both lanes and is one row")
 	for _, url := range buffers.Inbound {
 		d, err := p.Queues.Depth(t.Context(), url)
 		require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/myosin-jobs/myosin/pkg/client"
+	"github.com/myosin-jobs/myosin/pkg/forecast"
 	"github.com/myosin-jobs/myosin/pkg/inbound"
 	"github.com/myosin-jobs/myosin/pkg/lifecycle"
 	"github.com/myosin-jobs/myosin/pkg/membership"
@@ -219,10 +220,16 @@ func (s *process) loops() ([]telemetry.Check, error) {
 		Store: s.p.Store, Sender: s.p.Queues, Services: s.p.Services, Members: members, Clock: s.p.Clock,
 		Owner: "s" + owner, Log: s.log, Registerer: part("scheduler"), Grace: grace / 2,
 	}
+	counter, err := forecast.NewCounter(forecast.CounterOptions{
+		Store: s.p.Forecast, Now: s.p.Clock.Now, Log: s.log, Registerer: s.reg,
+	})
+	if err != nil {
+		return nil, err
+	}
 	do := inbound.Options{
 		Store: s.p.Store, Queue: s.p.Queues, Services: s.p.Services, Members: members, Clock: s.p.Clock,
 		Owner: "i" + owner, URLs: inbound.URLs{Inbound: s.b.Inbound, DLQ: s.b.DLQ}, Paused: s.p.DrainPaused,
-		Log: s.log, Registerer: part("inbound"), Grace: grace / 2,
+		Forecast: counter, Log: s.log, Registerer: part("inbound"), Grace: grace / 2,
 	}
 	if s.engine != nil {
 		so.IdleTick = embeddedIdle
@@ -238,6 +245,7 @@ func (s *process) loops() ([]telemetry.Check, error) {
 	}
 	s.parts = append(s.parts,
 		lifecycle.Component{Name: "scheduler", Run: sched.Run},
+		lifecycle.Component{Name: "forecast", Run: counter.Run}, // stops after the drain, which counts to its end
 		lifecycle.Component{Name: "inbound", Run: drain.Run},
 	)
 	return []telemetry.Check{{Name: "scheduler", Func: sched.Ready}, {Name: "inbound", Func: drain.Ready}}, nil
