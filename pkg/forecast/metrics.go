@@ -2,6 +2,8 @@ package forecast
 
 import (
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -27,6 +29,54 @@ func newCounterMetrics(reg prometheus.Registerer, held func() int) (*counterMetr
 }
 
 func (m *counterMetrics) wrote(err error) { m.writes.WithLabelValues(result(err)).Inc() }
+
+// readerMetrics are those of a [Reader].
+type readerMetrics struct {
+	reads *prometheus.CounterVec // by result
+}
+
+// newReaderMetrics registers the metrics on reg (nil: nowhere).
+func newReaderMetrics(reg prometheus.Registerer, r *Reader) (*readerMetrics, error) {
+	m := &readerMetrics{reads: newResults("myosin_forecast_reads_total", "Reads of one service's minutes from the forecast table: ok, error.")}
+	return m, register(reg, m.reads, &peaks{r: r, desc: prometheus.NewDesc(
+		"myosin_forecast_peak_jobs_per_minute",
+		"Most jobs due in one minute from now to the end of the window; absent once it is old.",
+		[]string{"service", "window"}, nil,
+	)})
+}
+
+// peaks exposes what a reader knows, without reading.
+type peaks struct {
+	r    *Reader
+	desc *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (p *peaks) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
+
+// Collect implements prometheus.Collector.
+func (p *peaks) Collect(ch chan<- prometheus.Metric) {
+	now := p.r.o.Now()
+	p.r.mu.Lock()
+	views := p.r.watched // replaced as a whole, never changed
+	p.r.mu.Unlock()
+	first := minuteOf(now)
+	for service, v := range views {
+		if now.Sub(v.read).Abs() >= StaleAfter {
+			continue
+		}
+		for _, window := range [...]struct {
+			label string
+			d     time.Duration
+		}{{"5m", 5 * time.Minute}, {"15m", 15 * time.Minute}, {"60m", time.Hour}} {
+			// The minute that the window ends in counts whole: a peak shows no later
+			// than its window before it begins.
+			if due, ok := v.part(first, minuteOf(now.Add(window.d))-first+1); ok {
+				ch <- prometheus.MustNewConstMetric(p.desc, prometheus.GaugeValue, float64(slices.Max(due)), service, window.label)
+			}
+		}
+	}
+}
 
 func newResults(name, help string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"result"})
