@@ -26,7 +26,7 @@ const (
 	// Denied: the caller has no right, or no valid credentials, or the key of
 	// the resource refuses. Not applied; somebody must act.
 	Denied
-	// Missing: the queue or table does not exist. Not applied.
+	// Missing: the queue, topic or table does not exist. Not applied.
 	Missing
 	// Conflict: a condition did not hold. Not applied.
 	Conflict
@@ -116,7 +116,7 @@ func ClassOf(code string) Class {
 		"RequestThrottled", "RequestThrottledException", "TooManyRequestsException",
 		"RequestLimitExceeded", "BandwidthLimitExceeded", "LimitExceededException", "SlowDown",
 		"ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException",
-		"KmsThrottled", "KMS.ThrottlingException", "OverLimit", "AWS.SimpleQueueService.OverLimit":
+		"KmsThrottled", "KMS.ThrottlingException", "KMSThrottling", "OverLimit", "AWS.SimpleQueueService.OverLimit":
 		return Throttled
 	case "AccessDenied", "AccessDeniedException", "AuthorizationError", "NotAuthorized", "UnauthorizedOperation",
 		"AuthFailure", "OptInRequired", "InvalidSecurity", "InvalidClientTokenId", "InvalidAccessKeyId",
@@ -124,14 +124,16 @@ func ClassOf(code string) Class {
 		"MissingAuthenticationTokenException", "ExpiredToken", "ExpiredTokenException", "InvalidSignatureException",
 		"KmsAccessDenied", "KmsDisabled", "KmsInvalidState", "KmsInvalidKeyUsage", "KmsNotFound", "KmsOptInRequired",
 		"KMS.AccessDeniedException", "KMS.DisabledException", "KMS.InvalidStateException",
-		"KMS.NotFoundException", "KMS.OptInRequired":
+		"KMS.NotFoundException", "KMS.OptInRequired",
+		"KMSAccessDenied", "KMSDisabled", "KMSInvalidState", "KMSNotFound", "KMSOptInRequired": // as SNS spells them
 		return Denied
 	case "QueueDoesNotExist", "NonExistentQueue", "AWS.SimpleQueueService.NonExistentQueue",
 		"AWS.SimpleQueueService.QueueDeletedRecently", "QueueDeletedRecently", "InvalidAddress",
-		"ResourceNotFound", "ResourceNotFoundException", "TableNotFoundException":
+		"ResourceNotFound", "ResourceNotFoundException", "TableNotFoundException",
+		"NotFound", "NotFoundException": // SNS's for a topic
 		return Missing
 	case "InvalidMessageContents", "InvalidParameterValue", "InvalidParameterValueException",
-		"InvalidParameterCombination", "InvalidParameter", "MissingParameter", "MissingRequiredParameter",
+		"InvalidParameterCombination", "InvalidParameter", "InvalidParameterException", "ParameterValueInvalid", "MissingParameter", "MissingRequiredParameter",
 		"MessageTooLong", "InvalidAttributeValue", "InvalidAttributeName", "UnsupportedOperation",
 		"AWS.SimpleQueueService.UnsupportedOperation",
 		"BatchRequestTooLong", "AWS.SimpleQueueService.BatchRequestTooLong",

@@ -59,7 +59,7 @@ func (c *Caller) Call(ctx context.Context, r Request) Result {
 	timings, remote := rec.read()
 	timings.Total = c.o.Now().Sub(timings.Start)
 	result.Timings, result.RemoteAddr = timings, remote
-	c.m.observe(result)
+	c.m.observe(typeHTTP, result)
 	return result
 }
 

@@ -40,6 +40,9 @@ type network struct {
 	o    *Options
 	base context.Context // ends with close
 	stop context.CancelFunc
+	// connect makes one connection with a dialler; a test puts another address in
+	// its place, as a rebinding name would.
+	connect func(ctx context.Context, d net.Dialer, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	closed bool
@@ -51,6 +54,9 @@ type network struct {
 
 func newNetwork(o *Options) *network {
 	n := &network{o: o, conns: map[*conn]struct{}{}, pools: map[string]*http.Transport{}}
+	n.connect = func(ctx context.Context, d net.Dialer, address string) (net.Conn, error) {
+		return d.DialContext(ctx, "tcp", address)
+	}
 	n.base, n.stop = context.WithCancel(context.Background())
 	return n
 }
@@ -150,18 +156,9 @@ func (n *network) dial(ctx context.Context, address string, allow []netip.Prefix
 			return nil, &phaseError{KindRefused, err}
 		}
 	}
-	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		ap, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return &phaseError{KindRefused, &RefusedError{Host: address, Reason: "not an address"}}
-		}
-		if err := n.o.Guard.Address(ap.Addr(), allow); err != nil {
-			return &phaseError{KindRefused, err}
-		}
-		return nil
-	}}
+	d := net.Dialer{ControlContext: n.control(allow)}
 	start = n.o.Now()
-	raw, err := dialFirst(ctx, d, addrs, port)
+	raw, err := n.dialFirst(ctx, d, addrs, port)
 	if err != nil {
 		if pe := (*phaseError)(nil); errors.As(err, &pe) {
 			return nil, pe
@@ -170,6 +167,21 @@ func (n *network) dial(ctx context.Context, address string, allow []netip.Prefix
 	}
 	rec.set(func(t *Timings) { t.Connect = n.o.Now().Sub(start) })
 	return n.track(raw)
+}
+
+// control checks the address that a socket is about to connect to: the last look,
+// whatever was resolved and checked before.
+func (n *network) control(allow []netip.Prefix) func(context.Context, string, string, syscall.RawConn) error {
+	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		ap, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return &phaseError{KindRefused, &RefusedError{Host: address, Reason: "not an address"}}
+		}
+		if err := n.o.Guard.Address(ap.Addr(), allow); err != nil {
+			return &phaseError{KindRefused, err}
+		}
+		return nil
+	}
 }
 
 func (n *network) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -191,7 +203,7 @@ func (n *network) lookup(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // dialFirst tries the addresses in turn, each with a fair share of the time left.
-func dialFirst(ctx context.Context, d net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
+func (n *network) dialFirst(ctx context.Context, d net.Dialer, addrs []netip.Addr, port string) (net.Conn, error) {
 	addrs = addrs[:min(len(addrs), maxAddresses)]
 	var first error
 	for i, a := range addrs {
@@ -199,7 +211,7 @@ func dialFirst(ctx context.Context, d net.Dialer, addrs []netip.Addr, port strin
 		if deadline, ok := ctx.Deadline(); ok && i < len(addrs)-1 {
 			one, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addrs)-i))
 		}
-		c, err := d.DialContext(one, "tcp", net.JoinHostPort(a.String(), port))
+		c, err := n.connect(one, d, net.JoinHostPort(a.String(), port))
 		cancel()
 		if err == nil {
 			return c, nil

@@ -111,35 +111,3 @@ func (o Options) Validate() error {
 	}
 	return nil
 }
-
-// metrics of the calls. A nil *metrics records nothing.
-type metrics struct{ seconds *prometheus.HistogramVec }
-
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	if r == nil {
-		return nil, nil
-	}
-	m := &metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "myosin_target_call_seconds", Help: "Calls to targets, by how they ended: the status code's class, or what went wrong.",
-		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
-	}, []string{"outcome"})}
-	if err := r.Register(m.seconds); err != nil {
-		return nil, fmt.Errorf("register target metrics: %w", err)
-	}
-	return m, nil
-}
-
-func (m *metrics) observe(r Result) {
-	if m == nil {
-		return
-	}
-	outcome := string(r.Kind)
-	switch {
-	case outcome != "":
-	case r.StatusCode >= 200 && r.StatusCode <= 599:
-		outcome = string("12345"[r.StatusCode/100-1]) + "xx"
-	default:
-		outcome = "other"
-	}
-	m.seconds.WithLabelValues(outcome).Observe(r.Timings.Total.Seconds())
-}

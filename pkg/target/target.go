@@ -1,13 +1,16 @@
-// Package target makes the managed layer's outbound HTTP calls. It owns what a
-// target is sent (the caller's headers and payload, Standard Webhooks
-// signatures, Myosin's own headers), what may be connected to ([Guard]), and an
-// account of what came back ([Result]).
+// Package target makes the managed layer's outbound calls: HTTP ([Caller]), the
+// queue of an owning service ([QueueSender]) and SNS topics ([TopicPublisher]).
+// It owns what a target is sent (the caller's headers and payload, Standard
+// Webhooks signatures, Myosin's own headers and attributes), what may be called
+// ([Guard], [CheckTopic]), and an account of what came back ([Result]). It also
+// writes what an owner is told when a run dies ([Notice]).
 //
 // It refuses to judge: whether a result means success, a retry or a dead run is
 // pkg/job's to say. It follows no redirect, keeps no cookie, takes no proxy from
 // the environment and logs nothing.
 //
-// [Guard], [Caller], [Signer] and the secrets are safe for concurrent use.
+// [Guard], [Caller], [QueueSender], [TopicPublisher], [Signer] and the secrets are
+// safe for concurrent use.
 package target
 
 import (
@@ -46,6 +49,29 @@ const (
 	KindProtocol Kind = "protocol"
 	// KindCancelled means: the caller's own context ended; says nothing of the target.
 	KindCancelled Kind = "cancelled"
+
+	// The kinds below are of queues and topics. All of them may pass, and pkg/job
+	// judges kinds that it does not know as such.
+
+	// KindPaused means: the service is paused, nothing was sent. The run is to be
+	// deferred without using up an attempt: see [Result.Deferred].
+	KindPaused Kind = "paused"
+	// KindThrottled means: refused for lack of capacity, nothing was sent.
+	KindThrottled Kind = "throttled"
+	// KindDenied means: Myosin's own role, or the key of the queue or topic,
+	// refuses; nothing was sent. See the note on [KindMissing].
+	KindDenied Kind = "denied"
+	// KindMissing means: the queue or topic does not exist, nothing was sent.
+	//
+	// Unlike a 403 or 404 over HTTP, these two are no answer of the target to this
+	// payload. A policy or a queue is at fault, for every run at once, and an
+	// operator mends it or Terraform is about to; SQS itself calls a queue missing
+	// for up to a minute after it was made. So they are tried again while the
+	// attempts last, then the run dies with their text.
+	KindMissing Kind = "missing"
+	// KindUnavailable means: no usable answer came of SQS, SNS or the registry.
+	// The message may have been sent all the same.
+	KindUnavailable Kind = "unavailable"
 )
 
 // Request is one attempt to call a target. It holds secrets and a payload: log
@@ -90,7 +116,9 @@ func (r Request) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.LogVal
 // or a timeout in the middle of a body leaves the status that had arrived.
 // Judge by Kind first.
 type Result struct {
-	StatusCode int    // 0 where no answer's head arrived
+	// StatusCode is 0 where no answer's head arrived. For queues and topics it is
+	// 200 where SQS or SNS accepted the message, else 0.
+	StatusCode int
 	Kind       Kind   // KindNone where the answer arrived
 	Err        error  // set with Kind; [Result.ErrorText] is its storable form
 	Protocol   string // HTTP/1.1, HTTP/2.0
@@ -105,6 +133,10 @@ type Result struct {
 	RemoteAddr netip.AddrPort
 	Timings    Timings
 }
+
+// Deferred reports whether the run is to be put off without counting an attempt:
+// nothing was sent, and nothing is wrong with the target.
+func (r Result) Deferred() bool { return r.Kind == KindPaused }
 
 // ErrorText returns Err in a form fit for storing, "" without one: what a server
 // put into it is cleaned and cut like a body.
