@@ -238,7 +238,7 @@ func TestStoppingWritesWhatIsLeft(t *testing.T) {
 func TestAStopDuringAWriteNeitherCutsItNorCountsItTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writes
-		w.fail(always(forecast.Fault{Delay: 2 * time.Second}))
+		w.fail(always(forecast.Fault{ReplyDelay: 2 * time.Second}))
 		store := w.store()
 		c := counter(t, store, nil)
 		c.Add("payments", time.Now().Add(time.Hour), 5)
@@ -288,6 +288,45 @@ func TestAFailureKeepsTheCountsForTheNextFlush(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, written, "all of it in one write")
 	require.EqualValues(t, 30, total(t, store, "payments"))
+}
+
+func TestAFlushThatMayNotBeginWritesNothingAndSaysSo(t *testing.T) {
+	var w writes
+	store := w.store()
+	c := counter(t, store, nil)
+	c.Add("payments", time.Now().Add(time.Hour), 10)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		_, err := c.Flush(ended)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.Zero(t, w.count())
+	_, err := c.Flush(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 10, total(t, store, "payments"))
+}
+
+func TestFlushesAtOnceWriteNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w writes
+		w.fail(always(forecast.Fault{Delay: 100 * time.Millisecond}))
+		store := w.store()
+		c := counter(t, store, nil)
+		for i := range 100 {
+			c.Add("payments", time.Now().Add(time.Duration(i)*time.Minute), 10)
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				_, err := c.Flush(t.Context())
+				require.NoError(t, err)
+			})
+		}
+		all.Wait()
+		require.Equal(t, 100, w.count())
+		require.EqualValues(t, 1000, total(t, store, "payments"))
+	})
 }
 
 func TestALostReplyCountsTwiceAndNeverNot(t *testing.T) {
@@ -377,8 +416,8 @@ func TestMemoryIsBoundedAndTheNextHourFindsRoomBesideTheYearsAhead(t *testing.T)
 	}
 	c.Add("reports", start.Add(2*time.Hour), 1) // one that is held already
 	got := metrics(t, reg)
-	require.Equal(t, 1900.0, got["myosin_forecast_dropped_jobs_total"])
-	require.Equal(t, 100.0, got["myosin_forecast_pending_minutes"])
+	require.Equal(t, 1900, int(got["myosin_forecast_dropped_jobs_total"]))
+	require.Equal(t, 100, int(got["myosin_forecast_pending_writes"]))
 	written, err := c.Flush(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 100, written)

@@ -41,14 +41,7 @@ type Ranger interface {
 }
 
 // minuteOf returns the number of the minute that t lies in, counted from 1970.
-func minuteOf(t time.Time) int64 {
-	s := t.Unix()
-	m := s / 60
-	if s%60 < 0 {
-		m--
-	}
-	return m
-}
+func minuteOf(t time.Time) int64 { return t.Truncate(time.Minute).Unix() / 60 }
 
 // startOf returns the start of a minute.
 func startOf(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }

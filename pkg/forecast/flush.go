@@ -85,7 +85,7 @@ func (c *Counter) done(w counted) {
 // flush is one flush.
 type flush struct {
 	c   *Counter
-	ctx context.Context //nolint:containedctx // lives as long as the call that made it.
+	ctx context.Context // of the call that made it
 
 	mu      sync.Mutex
 	todo    []counted

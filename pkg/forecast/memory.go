@@ -24,6 +24,9 @@ type Fault struct {
 	Err       error         // answered, and nothing is applied
 	Delay     time.Duration // passes before; a context that ends in it leaves the operation unapplied
 	LostReply bool          // applied, and answered with [ErrReplyLost]
+	// ReplyDelay passes after it was applied; a context that ends in it loses the
+	// reply.
+	ReplyDelay time.Duration
 }
 
 // ErrReplyLost answers an operation that was applied.
@@ -77,15 +80,7 @@ func (m *Memory) do(ctx context.Context, op Op, service string, minute time.Time
 	if m.Faults != nil {
 		f = m.Faults(op, service, minute)
 	}
-	if f.Delay > 0 {
-		t := time.NewTimer(f.Delay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-	}
-	if err := ctx.Err(); err != nil {
+	if err := sleep(ctx, f.Delay); err != nil {
 		return err
 	}
 	if f.Err != nil {
@@ -97,7 +92,20 @@ func (m *Memory) do(ctx context.Context, op Op, service string, minute time.Time
 	if f.LostReply {
 		return ErrReplyLost
 	}
-	return nil
+	return sleep(ctx, f.ReplyDelay)
+}
+
+// sleep waits in (perhaps virtual) time.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
 }
 
 var _ Store = (*Memory)(nil)

@@ -23,7 +23,7 @@ func newCounterMetrics(reg prometheus.Registerer, held func() int) (*counterMetr
 		}),
 	}
 	pending := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "myosin_forecast_pending_minutes", Help: "Minutes of services whose counts wait to be written.",
+		Name: "myosin_forecast_pending_writes", Help: "Minutes of services whose counts wait to be written.",
 	}, func() float64 { return float64(held()) })
 	return m, register(reg, m.writes, m.dropped, pending)
 }
