@@ -64,7 +64,7 @@ func CheckHeaders(header map[string]string) error {
 		}
 	}
 	if len(header) > maxHeaders || size > maxHeaderBytes {
-		errs = append(errs, fmt.Errorf("headers: at most %d of %d bytes in all", maxHeaders, maxHeaderBytes))
+		errs = append(errs, fmt.Errorf("headers: %d of %d bytes; at most %d of %d in all", len(header), size, maxHeaders, maxHeaderBytes))
 	}
 	return errors.Join(errs...)
 }
