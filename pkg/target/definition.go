@@ -37,7 +37,7 @@ func (g *Guard) CheckHTTP(h HTTP, allow []netip.Prefix) error {
 	if _, err := g.Check(h.URL, allow); err != nil {
 		fault := bad("url", strings.TrimPrefix(err.Error(), "target url: "))
 		if errors.Is(err, ErrRefused) {
-			fault = &refusedField{fault, err}
+			fault = &refusedFieldError{fault, err}
 		}
 		errs = append(errs, fault)
 	}
@@ -59,14 +59,14 @@ func (g *Guard) CheckHTTP(h HTTP, allow []netip.Prefix) error {
 
 // parts returns what errors.Join joined.
 func parts(err error) []error {
-	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the joined error itself, not one below it
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		return j.Unwrap()
 	}
 	return nil
 }
 
-// refusedField is the fault of a field that is also a refusal by policy.
-type refusedField struct{ field, cause error }
+// refusedFieldError is the fault of a field that is also a refusal by policy.
+type refusedFieldError struct{ field, cause error }
 
-func (e *refusedField) Error() string   { return e.field.Error() }
-func (e *refusedField) Unwrap() []error { return []error{e.field, e.cause} }
+func (e *refusedFieldError) Error() string   { return e.field.Error() }
+func (e *refusedFieldError) Unwrap() []error { return []error{e.field, e.cause} }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -14,12 +15,7 @@ import (
 // same. Only the check at the socket stands in its way.
 func TestTheSocketsOwnAddressIsCheckedWhateverWasResolved(t *testing.T) {
 	var hits atomic.Int64
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) })} //nolint:gosec // a test's
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	t.Cleanup(func() { _ = s.Close(); <-done })
+	elsewhere := strings.TrimPrefix(serve(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) }), "http://")
 	for _, open := range []bool{false, true} {
 		c := caller(t, func(o *Options) {
 			o.Guard = NewGuard(GuardOptions{AllowLoopback: open})
@@ -28,7 +24,7 @@ func TestTheSocketsOwnAddressIsCheckedWhateverWasResolved(t *testing.T) {
 		var asked string
 		c.n.connect = func(ctx context.Context, d net.Dialer, address string) (net.Conn, error) {
 			asked = address
-			return d.DialContext(ctx, "tcp", l.Addr().String())
+			return d.DialContext(ctx, "tcp", elsewhere)
 		}
 		r := call(c, "http://public.test")
 		require.Equal(t, "93.184.216.34:80", asked)
