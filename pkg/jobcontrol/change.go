@@ -18,24 +18,35 @@ const maxExcerpt = 512
 // Change applies one of the rules of package job to a run and writes what must
 // change with it. apply is called again on what lies in the store when that has
 // changed meanwhile; its error ends the change and is returned as it is. A run
-// with version 0 is put only if there is none. The job is read when it is needed
-// and nil.
+// with version 0 is put only if there is none. j is read when it is nil.
 func (c *Control) Change(ctx context.Context, j *job.Job, run job.Run, apply func(job.Run) (job.Run, error)) (job.Run, error) {
-	var wrote *job.Run
+	return c.change(ctx, j, run, false, func(_ context.Context, _ *job.Job, r job.Run, _ *jobstore.Tx) (job.Run, error) { return apply(r) })
+}
+
+// step is what change does to a run: it returns the next one, and may add to
+// the transaction.
+type step func(ctx context.Context, j *job.Job, r job.Run, tx *jobstore.Tx) (job.Run, error)
+
+func (c *Control) change(ctx context.Context, j *job.Job, run job.Run, needsJob bool, apply step) (job.Run, error) {
+	var wrote *job.Run // what an attempt without an answer may have written
 	out := run
 	err := c.repeat(ctx, func() error {
 		if wrote != nil && sameRun(*wrote, run) {
 			out = run
 			return nil
 		}
-		next, err := apply(run)
-		if err != nil {
+		if j == nil && needsJob {
+			got, err := c.o.Store.Job(ctx, run.Job)
+			if err != nil {
+				return err
+			}
+			j = &got
+		}
+		var tx jobstore.Tx
+		next, err := apply(ctx, j, run, &tx)
+		if err != nil || (reflect.DeepEqual(next, run) && tx.Parts() == 0) {
 			out = run
 			return err
-		}
-		if reflect.DeepEqual(next, run) {
-			out = run
-			return nil
 		}
 		if j == nil {
 			got, err := c.o.Store.Job(ctx, run.Job)
@@ -44,8 +55,7 @@ func (c *Control) Change(ctx context.Context, j *job.Job, run job.Run, apply fun
 			}
 			j = &got
 		}
-		tx, err := c.changed(ctx, j, run, &next)
-		if err != nil {
+		if err := c.changed(ctx, j, run, &next, &tx); err != nil {
 			return err
 		}
 		err = c.commit(ctx, tx)
@@ -70,8 +80,12 @@ func (c *Control) refresh(ctx context.Context, j **job.Job, run *job.Run, cause 
 	if errors.Is(cause, jobstore.ErrBusy) || errors.Is(cause, jobstore.ErrTooLarge) {
 		return cause
 	}
-	if !jobstore.Conflict(cause, jobstore.PartRun) {
-		*j = nil
+	if !jobstore.Conflict(cause, jobstore.PartRun) && *j != nil {
+		got, err := c.o.Store.Job(ctx, run.Job)
+		if err != nil {
+			return err
+		}
+		*j = &got
 	}
 	got, err := c.o.Store.Run(ctx, run.ID)
 	switch {
@@ -92,12 +106,11 @@ func sameRun(a, b job.Run) bool {
 }
 
 // changed composes what goes with a run's change.
-func (c *Control) changed(ctx context.Context, j *job.Job, before job.Run, next *job.Run) (jobstore.Tx, error) {
+func (c *Control) changed(ctx context.Context, j *job.Job, before job.Run, next *job.Run, tx *jobstore.Tx) error {
 	now := c.now()
 	for i := range next.Attempts {
 		next.Attempts[i].Excerpt = cut(next.Attempts[i].Excerpt, maxExcerpt)
 	}
-	var tx jobstore.Tx
 	wake := func(at time.Time) error {
 		row, err := c.trigger(ctx, *next, at, "")
 		if err == nil {
@@ -115,13 +128,10 @@ func (c *Control) changed(ctx context.Context, j *job.Job, before job.Run, next 
 	case next.Accepted && !before.Accepted:
 		err = wake(next.LeaseUntil)
 	case next.State.Terminal() && !before.State.Terminal():
-		err = c.ended(ctx, j, now, next, &tx)
-	}
-	if err != nil {
-		return tx, err
+		err = c.ended(ctx, j, now, next, tx)
 	}
 	tx.Runs = append([]job.Run{*next}, tx.Runs...)
-	return tx, nil
+	return err
 }
 
 // ended adds what a run's end brings: the overlap claim goes to the run that
@@ -183,7 +193,7 @@ func (c *Control) notice(ctx context.Context, j *job.Job, now time.Time, dead jo
 	if to.IsZero() {
 		return nil
 	}
-	call := c.o.Notice(*j, dead, to)
+	call := noticeCall(j, dead, to, c.o.RunURL)
 	n := job.Run{
 		ID: dead.ID.Notice(), Job: j.ID, Tenant: j.Tenant, Kind: job.Notice, Generation: dead.Generation,
 		Nominal: now, State: job.Scheduled, Call: &call, Wake: now, OriginalID: "",
@@ -207,8 +217,8 @@ func cut(s string, limit int) string {
 	return s[:limit]
 }
 
-// DefaultRetryOf is the policy a run is tried by: its job's, or the default for a notice.
-func DefaultRetryOf(j *job.Job, r job.Run) job.Retry {
+// RetryOf is the policy a run is tried by: its job's, or the default for a notice.
+func RetryOf(j *job.Job, r job.Run) job.Retry {
 	if r.Kind == job.Notice {
 		return job.DefaultRetry()
 	}

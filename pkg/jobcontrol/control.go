@@ -60,15 +60,12 @@ type Forecast interface {
 	Add(service string, due time.Time, n int)
 }
 
-// NoticeFunc makes the call that tells an owner of a dead run.
-type NoticeFunc func(j job.Job, r job.Run, to job.Notify) job.Call
-
-// Options configure a Control. Store, Triggers and Notice are required.
+// Options configure a Control. Store and Triggers are required.
 type Options struct {
 	Store    jobstore.Store
 	Triggers Preparer
-	// Notice makes the body of a notice.
-	Notice NoticeFunc
+	// RunURL returns where people see a run, for notices; nil: nowhere.
+	RunURL func(job.RunID) string
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// NewID makes job ids; nil: trigger.NewID.
@@ -91,9 +88,6 @@ func (o *Options) Validate() error {
 	}
 	if o.Triggers == nil {
 		errs = append(errs, errors.New("triggers: missing"))
-	}
-	if o.Notice == nil {
-		errs = append(errs, errors.New("notice: missing"))
 	}
 	if o.KeepAudit < 0 {
 		errs = append(errs, fmt.Errorf("keep audit: %s is negative", o.KeepAudit))

@@ -147,7 +147,7 @@ func (c *Control) Complete(ctx context.Context, id job.RunID, attempt int, succe
 		e = job.Ending{Verdict: job.VerdictRetry, Reason: cut("target: "+message, maxExcerpt), Jitter: c.o.Random()}
 	}
 	return c.Change(ctx, &j, r, func(r job.Run) (job.Run, error) {
-		return r.Finish(c.now(), attempt, true, e, DefaultRetryOf(&j, r))
+		return r.Finish(c.now(), attempt, true, e, RetryOf(&j, r))
 	})
 }
 
