@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -16,6 +17,10 @@ import (
 const (
 	// DefaultFlush is the time between two writes of what was counted.
 	DefaultFlush = time.Second
+	// DefaultFarFlush is the same for minutes that nobody acts on yet.
+	DefaultFarFlush = 10 * time.Second
+	// soon is how far ahead a minute is written with every flush.
+	soon = 10 * time.Minute
 	// DefaultMaxPairs bounds the minutes held; one takes about 100 bytes.
 	DefaultMaxPairs = 50_000
 	// far is where a due time is so far ahead that it matters least: no more than
@@ -38,6 +43,10 @@ type CounterOptions struct {
 	// Flush is the time from the end of one flush to the next, at least 1 s. 0:
 	// [DefaultFlush]. While the store fails it doubles, up to 30 s.
 	Flush time.Duration
+	// FarFlush is the time between two writes of minutes that are more than ten
+	// minutes ahead, at least 1 s: jobs spread over an hour or a year would
+	// otherwise cost nearly a write each. 0: [DefaultFarFlush].
+	FarFlush time.Duration
 	// MaxPairs is how many different (service, minute) are held; 0:
 	// [DefaultMaxPairs]. At most half of them are more than an hour ahead. What
 	// finds no room is dropped, and counted as such.
@@ -60,6 +69,9 @@ func (o *CounterOptions) Validate() error {
 	}
 	if o.Flush != 0 && o.Flush < time.Second {
 		errs = append(errs, fmt.Errorf("flush: %s; want 0 for %s, or at least 1s", o.Flush, DefaultFlush))
+	}
+	if o.FarFlush != 0 && o.FarFlush < time.Second {
+		errs = append(errs, fmt.Errorf("far flush: %s; want 0 for %s, or at least 1s", o.FarFlush, DefaultFarFlush))
 	}
 	if o.MaxPairs < 0 || o.MaxPairs == 1 {
 		errs = append(errs, fmt.Errorf("max pairs: %d; want 0 for %d, or at least 2", o.MaxPairs, DefaultMaxPairs))
@@ -94,6 +106,9 @@ func NewCounter(o CounterOptions) (*Counter, error) {
 	}
 	if o.Flush == 0 {
 		o.Flush = DefaultFlush
+	}
+	if o.FarFlush == 0 {
+		o.FarFlush = DefaultFarFlush
 	}
 	if o.MaxPairs == 0 {
 		o.MaxPairs = DefaultMaxPairs
@@ -152,12 +167,13 @@ func (c *Counter) held() int {
 	return len(c.counts)
 }
 
-// Run flushes every Flush until ctx ends, and then once more, at once; each pair
-// is written at most once a second, but for that last flush. It returns nil,
+// Run flushes every Flush until ctx ends, what is far ahead every FarFlush, and
+// then once more, at once; each pair is written at most once a second, but for
+// that last flush. It returns nil,
 // within 10 s of the end of ctx even if the store hangs: a forecast is no reason
 // to fail. A failure is logged when it begins, not as long as it lasts.
 func (c *Counter) Run(ctx context.Context) error {
-	pause, failing := c.o.Flush, false
+	pause, failing, whole := c.o.Flush, false, time.Now()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for {
@@ -167,7 +183,11 @@ func (c *Counter) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		written, err := c.Flush(ctx)
+		until := int64(soon / time.Minute)
+		if time.Since(whole) >= c.o.FarFlush {
+			until, whole = math.MaxInt64, time.Now()
+		}
+		written, err := c.flush(ctx, until)
 		switch {
 		case err == nil && failing:
 			c.o.Log.InfoContext(ctx, "forecast is written again")

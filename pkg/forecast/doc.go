@@ -5,10 +5,11 @@
 // counted as such.
 //
 // It is a forecast, not a ledger. What is cancelled or moved after it was stored
-// stays counted; a process that dies loses the counts of its last second; a write
-// whose reply is lost may count twice. It refuses to slow down or to fail those
-// who count: counting takes memory only, within a bound, and beyond it counts are
-// dropped and that is counted. It refuses to show a forecast that has grown old.
+// stays counted; a process that dies loses the counts of its last second, or of
+// its last ten for minutes further ahead than ten; a write whose reply is lost may
+// count twice. It refuses to slow down or to fail those who count: counting takes
+// memory only, within a bound, and beyond it counts are dropped and that is
+// counted. It refuses to show a forecast that has grown old.
 //
 // Everything here may be used concurrently.
 package forecast

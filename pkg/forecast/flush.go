@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -29,13 +30,18 @@ const (
 // the first that fails. It returns how many pairs were written, and the first
 // failure.
 func (c *Counter) Flush(ctx context.Context) (written int, err error) {
+	return c.flush(ctx, math.MaxInt64)
+}
+
+// flush is Flush for what is due within some minutes.
+func (c *Counter) flush(ctx context.Context, until int64) (written int, err error) {
 	select {
 	case c.flushing <- struct{}{}:
 		defer func() { <-c.flushing }()
 	case <-ctx.Done():
 		return 0, fmt.Errorf("flush forecast: %w", ctx.Err())
 	}
-	f := &flush{c: c, ctx: ctx, todo: c.snapshot(), bad: make(map[string]struct{})}
+	f := &flush{c: c, ctx: ctx, todo: c.snapshot(until), bad: make(map[string]struct{})}
 	var writers sync.WaitGroup
 	for range min(c.o.Writers, len(f.todo)) {
 		writers.Go(f.work)
@@ -56,13 +62,16 @@ type counted struct {
 	n int64
 }
 
-// snapshot returns what is to be written, the nearest minutes first. It stays in
-// counts until it is.
-func (c *Counter) snapshot() []counted {
+// snapshot returns what is to be written of the next minutes, the nearest first.
+// It stays in counts until it is.
+func (c *Counter) snapshot(until int64) []counted {
+	now := minuteOf(c.o.Now())
 	c.mu.Lock()
-	all := make([]counted, 0, len(c.counts))
+	var all []counted
 	for p, n := range c.counts {
-		all = append(all, counted{p, n})
+		if p.minute-now <= until {
+			all = append(all, counted{p, n})
+		}
 	}
 	c.mu.Unlock()
 	slices.SortFunc(all, func(a, b counted) int {

@@ -156,8 +156,9 @@ func NewReader(o ReaderOptions) (*Reader, error) {
 
 // Forecast returns what is due per minute of each service: a point for each of
 // the minutes from the one that from lies in, zeros included. It may be as old
-// as CacheFor, and the counts of the last second or two are still on their way.
-// A service that nobody knows has nothing due.
+// as CacheFor, and the counts of the last second or two (of the last ten, for
+// minutes further ahead than ten) are still on their way. A service that nobody
+// knows has nothing due.
 //
 // Errors wrap [ErrRange] where minutes is not 1 to [MaxMinutes], a name cannot be
 // a service's, or more than [MaxServices] are asked for; otherwise the store

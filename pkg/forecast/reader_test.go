@@ -268,7 +268,7 @@ func TestWhatACounterWritesAReaderShows(t *testing.T) {
 			})
 		}
 		all.Wait()
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(11 * time.Second)
 		got, err := r.Forecast(t.Context(), []string{"runs-urgent"}, time.Now(), 60)
 		require.NoError(t, err)
 		for _, p := range got["runs-urgent"] {
