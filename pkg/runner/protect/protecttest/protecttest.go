@@ -13,7 +13,7 @@ import (
 )
 
 // now is the time by which the suite counts.
-var now = time.Date(2027, 3, 1, 12, 0, 2, 0, time.UTC) //nolint:gochecknoglobals // a constant
+var now = time.Date(2027, 3, 1, 12, 0, 2, 0, time.UTC)
 
 // Shared runs the suite. open returns an empty Shared each time.
 func Shared(t *testing.T, open func(t *testing.T) protect.Shared) {
@@ -110,7 +110,7 @@ func Shared(t *testing.T, open func(t *testing.T) protect.Shared) {
 		for i := range 40 {
 			reports = append(reports, protect.Report{
 				Target: fmt.Sprint("host-", i, ".example.com"), At: now,
-				Counts: protect.Counts{Buckets: []protect.Bucket{at(0, uint32(i+1), 0)}}, //nolint:gosec // small
+				Counts: protect.Counts{Buckets: []protect.Bucket{at(0, uint32(i+1), 0)}},
 			})
 		}
 		recs, err := s.Exchange(t.Context(), "a", reports)
