@@ -69,7 +69,7 @@ func (p *Permit) Probe() bool { return p.passage != free }
 // Done gives the permit back and tells how the call ended. Only the first call
 // counts.
 func (p *Permit) Done(o Outcome) {
-	now := p.g.o.Now()
+	now, members := p.g.o.Now(), p.g.o.Members()
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
 	if p.done {
@@ -80,7 +80,7 @@ func (p *Permit) Done(o Outcome) {
 		p.tn.inUse--
 		p.tn.observe(now.Sub(p.began))
 	}
-	p.g.settle(p.t, p, o, now)
+	p.g.settle(p.t, p, o, now, members)
 }
 
 // Admit says whether a call may be made now. Exactly one result is not nil. It

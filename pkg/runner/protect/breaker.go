@@ -37,6 +37,7 @@ type target struct {
 	own, others        window
 	probing, succeeded int       // probes of this epoch
 	wanted             bool      // a call was refused since the breaker opened
+	suspect            time.Time // since when the minute asks for a pause; zero: it does not
 	looseAt            time.Time // when the next probe without a lease may begin
 
 	exchanged  time.Time // when Shared last answered
@@ -59,6 +60,7 @@ func (g *Gate) enter(t *target, s State) {
 	t.cur = s
 	t.epoch++
 	t.probing, t.succeeded = 0, 0
+	t.suspect = time.Time{}
 	if !s.Open() {
 		t.wanted = false
 	}
@@ -66,18 +68,35 @@ func (g *Gate) enter(t *target, s State) {
 
 // judge opens a closed breaker where the last minute of the fleet asks for it.
 //
-// Before the first answer of a Shared that works it waits for that: what this
-// runner sees may not be what the fleet sees.
-func (g *Gate) judge(t *target, now time.Time) {
-	if t.cur.Open() || t.forgotten || (!t.seen && t.failing.IsZero()) {
+// One of several runners sees its own calls at once and those of others up to an
+// exchange later: of a target's first calls that is a sample. So what it finds has
+// to hold at an exchange half a round later. Where Shared is lost, there is
+// nothing to wait for.
+func (g *Gate) judge(t *target, now time.Time, members int, exchanged bool) {
+	if t.cur.Open() || t.forgotten {
 		return
 	}
 	calls, failures := t.own.sum(now)
 	c, f := t.others.sum(now)
-	if calls, failures = calls+c, failures+f; calls < g.o.MinCalls || 2*failures <= calls {
+	calls, failures = calls+c, failures+f
+	if calls < g.o.MinCalls || 2*failures <= calls {
+		t.suspect = time.Time{}
 		return
 	}
-	g.reopen(t, now, g.o.Pause)
+	if t.suspect.IsZero() {
+		t.suspect = now
+	}
+	alone := members <= 1 && t.seen
+	held := exchanged && t.seen && now.Sub(t.suspect) >= g.o.Every/2
+	if alone || held || t.lost(now) {
+		g.reopen(t, now, g.o.Pause)
+	}
+}
+
+// lost reports whether the fleet has not been heard of this target for so long
+// that the runner goes by its own.
+func (t *target) lost(now time.Time) bool {
+	return !t.failing.IsZero() && now.Sub(t.failing) >= lostAfter
 }
 
 // reopen starts a pause.
@@ -117,7 +136,7 @@ func (g *Gate) passage(t *target, now time.Time) passage {
 	if now.Before(t.cur.Until) {
 		return refused
 	}
-	if t.cur.Holder == "" && !t.failing.IsZero() && now.Sub(t.failing) >= lostAfter {
+	if t.cur.Holder == "" && t.lost(now) {
 		s := t.cur
 		s.Holder, s.Lease = g.o.Runner, now.Add(leaseFull).Truncate(time.Millisecond)
 		g.enter(t, s)
@@ -135,7 +154,7 @@ func (g *Gate) passage(t *target, now time.Time) passage {
 }
 
 // settle takes in how a call ended; g.mu is held.
-func (g *Gate) settle(t *target, p *Permit, o Outcome, now time.Time) {
+func (g *Gate) settle(t *target, p *Permit, o Outcome, now time.Time, members int) {
 	t.inFlight--
 	if t.forgotten || p.epoch != t.epoch {
 		return // of another phase: a slow call that began before a pause
@@ -148,7 +167,7 @@ func (g *Gate) settle(t *target, p *Permit, o Outcome, now time.Time) {
 			}
 			t.own.add(b)
 			t.unreported = true
-			g.judge(t, now)
+			g.judge(t, now, members, false)
 		}
 		return
 	}

@@ -52,13 +52,14 @@ func (g *Gate) Exchange(ctx context.Context) (int, error) {
 	if err != nil {
 		g.m.exchangeErrors.Inc()
 	}
-	now := g.o.Now()
+	now, members := g.o.Now(), g.o.Members()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, rec := range records {
 		if s, ok := out[rec.Target]; ok {
 			delete(out, rec.Target)
 			g.absorb(s, rec, now)
+			g.judge(s.t, now, members, true)
 		}
 	}
 	for _, s := range out {
@@ -66,7 +67,7 @@ func (g *Gate) Exchange(ctx context.Context) (int, error) {
 		if s.t.failing.IsZero() {
 			s.t.failing = now
 		}
-		g.judge(s.t, now)
+		g.judge(s.t, now, members, false)
 	}
 	return len(reports) - len(out), err
 }
@@ -115,7 +116,7 @@ func (g *Gate) due(t *target, now time.Time) bool {
 		return lazily && idle < g.o.LazyEvery
 	case t.cur.Open():
 		return t.probing > 0 || (t.wanted && idle < rememberClosed)
-	case !t.seen:
+	case !t.seen || !t.suspect.IsZero():
 		return true
 	}
 	_, own := t.own.sum(now)
@@ -181,5 +182,4 @@ func (g *Gate) absorb(s sent, rec Record, now time.Time) {
 	if s.gen != t.base.Gen && !t.cur.Open() {
 		t.unreported = true // what was sent carried an older generation
 	}
-	g.judge(t, now)
 }

@@ -201,8 +201,8 @@ func TestATargetThatFailsFromTheStartIsFoundOutWithinTwoSeconds(t *testing.T) {
 		tr := f.traffic(protect.Call{Target: "a"}, protect.Failure).comes(50)
 		f.runFor(20 * time.Second)
 		require.WithinDuration(t, epoch.Add(200*time.Millisecond), tr.firstOpen, 2*time.Second)
-		last := epoch.Add(2500 * time.Millisecond)
-		require.Zero(t, tr.admittedIn(last, last.Add(7*time.Second)), "once open, it is open on every runner")
+		last := epoch.Add(3200 * time.Millisecond)
+		require.Zero(t, tr.admittedIn(last, last.Add(6*time.Second)), "once open, it is open on every runner")
 	})
 }
 
