@@ -239,3 +239,54 @@ func TestATenantNeverHasMoreThanItsShareAndNoPermitIsLost(t *testing.T) {
 		}
 	})
 }
+
+func TestASlowCallFromBeforeThePauseSaysNothingAfterIt(t *testing.T) {
+	f := newFleet(t, 1, 0)
+	g := f.gates[0]
+	admit := func(n int) (out []*protect.Permit) {
+		for range n {
+			p, denied := g.Admit(f.now, protect.Call{Target: "x"})
+			require.Nil(t, denied)
+			out = append(out, p)
+		}
+		return out
+	}
+	end := func(permits []*protect.Permit, o protect.Outcome) {
+		for _, p := range permits {
+			p.Done(o)
+		}
+	}
+	slow := admit(15)
+	end(admit(10), protect.Failure)
+	f.runFor(3 * time.Second)
+	_, denied := g.Admit(f.now, protect.Call{Target: "x"})
+	require.NotNil(t, denied)
+	for f.shared.State("x").Holder == "" {
+		f.runFor(time.Second)
+		require.Less(t, f.now.Sub(epoch), time.Minute)
+	}
+	probes := admit(3)
+	require.True(t, probes[0].Probe())
+	end(probes, protect.Success)
+	end(slow, protect.Failure)
+	f.runFor(5 * time.Second)
+	require.False(t, f.shared.State("x").Open())
+	require.False(t, admit(1)[0].Probe())
+}
+
+func TestThoseWhoWaitedGoFirst(t *testing.T) {
+	f := newFleet(t, 1, 0)
+	g := f.gates[0]
+	call := protect.Call{Target: "x", Rate: 1}
+	for i := range 20 {
+		_, denied := g.Admit(f.now, call)
+		require.Equal(t, i > 0, denied != nil)
+	}
+	f.runFor(2 * time.Second)
+	_, denied := g.Admit(f.now, call)
+	require.NotNil(t, denied, "two tokens are there, for others")
+	call.Deferred = true
+	p, denied := g.Admit(f.now, call)
+	require.Nil(t, denied)
+	p.Done(protect.Success)
+}
