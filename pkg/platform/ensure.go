@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/myosin-jobs/myosin/pkg/forecast/dynamoforecast"
+	"github.com/myosin-jobs/myosin/pkg/jobstore/dynamojobs"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/registry/dynamoregistry"
@@ -38,6 +39,9 @@ func (p *Platform) Ensure(ctx context.Context, partitions int) (Buffers, error) 
 		return b, fmt.Errorf("ensure: %w", err)
 	}
 	if err := dynamoforecast.EnsureTable(ctx, p.dynamo, p.Names.Forecast()); err != nil {
+		return b, fmt.Errorf("ensure: %w", err)
+	}
+	if err := dynamojobs.EnsureTables(ctx, p.dynamo, p.Names.Jobs(), p.Names.Runs()); err != nil {
 		return b, fmt.Errorf("ensure: %w", err)
 	}
 	if partitions > 0 {

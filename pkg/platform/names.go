@@ -59,6 +59,12 @@ func (n Names) Services() string { return n.Prefix + "-services" }
 // Forecast is the table of what is due per service and minute.
 func (n Names) Forecast() string { return n.Prefix + "-forecast" }
 
+// Jobs is the table of the managed layer's jobs and records.
+func (n Names) Jobs() string { return n.Prefix + "-jobs" }
+
+// Runs is the table of the managed layer's runs.
+func (n Names) Runs() string { return n.Prefix + "-runs" }
+
 // ServiceQueue is the queue of an owning service.
 func (n Names) ServiceQueue(service string, fifo bool) string {
 	return n.Prefix + "-svc-" + service + suffix(fifo)

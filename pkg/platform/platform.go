@@ -14,6 +14,7 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/awsclient"
 	"github.com/myosin-jobs/myosin/pkg/clock"
 	"github.com/myosin-jobs/myosin/pkg/forecast/dynamoforecast"
+	"github.com/myosin-jobs/myosin/pkg/jobstore/dynamojobs"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/queue/sqsqueue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
@@ -37,7 +38,7 @@ type Options struct {
 	// Configure changes the SDK's configuration before clients are made of it, for
 	// measurements; nil: nothing is changed.
 	Configure func(*aws.Config)
-	// StoreMeter is told what requests to the trigger table cost.
+	// StoreMeter is told what requests to the tables of triggers, jobs and runs cost.
 	StoreMeter dynamostore.Meter
 	// SQS configures the queues; its Metrics field is ignored.
 	SQS sqsqueue.Options
@@ -67,6 +68,8 @@ type Platform struct {
 	// Forecast is where forecast.Counter writes and forecast.Reader reads, which
 	// the process makes and runs if it needs them.
 	Forecast *dynamoforecast.Table
+	// Jobs are the managed layer's jobs and runs.
+	Jobs *dynamojobs.Store
 
 	dynamo *dynamodb.Client
 }
@@ -120,6 +123,12 @@ func (p *Platform) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if p.Forecast, err = dynamoforecast.New(dynamoforecast.Options{Client: p.dynamo, Table: p.Names.Forecast()}); err != nil {
+		return err
+	}
+	p.Jobs, err = dynamojobs.New(dynamojobs.Options{
+		Client: p.dynamo, Jobs: p.Names.Jobs(), Runs: p.Names.Runs(), Triggers: p.Store, Now: p.Clock.Now, Meter: dynamojobs.Meter(o.StoreMeter),
+	})
+	if err != nil {
 		return err
 	}
 	p.Services, err = registry.NewCache(registry.CacheOptions{

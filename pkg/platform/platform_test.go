@@ -9,6 +9,8 @@ import (
 	"github.com/sivchari/kumo"
 	"github.com/stretchr/testify/require"
 
+	"github.com/myosin-jobs/myosin/pkg/job"
+	"github.com/myosin-jobs/myosin/pkg/jobstore"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
@@ -61,6 +63,11 @@ func TestEnsureCreatesWhatOpenThenFinds(t *testing.T) {
 	points, err := p.Forecast.Range(t.Context(), "hello", minute, minute.Add(time.Minute))
 	require.NoError(t, err)
 	require.Len(t, points, 1)
+	j := job.Job{ID: trigger.NewID(), Spec: job.Spec{Tenant: "acme"}, Status: job.JobIsActive, Generation: 1}
+	run := job.NewRun(j.ID, 1, minute)
+	require.NoError(t, p.Jobs.Commit(t.Context(), jobstore.Tx{Create: &j, Runs: []job.Run{run}}), "and so are those of jobs and runs")
+	_, err = p.Jobs.Run(t.Context(), run.ID)
+	require.NoError(t, err)
 	_, err = p.EnsureService(t.Context(), registry.Service{Name: "hello-dlq"}, false)
 	require.ErrorContains(t, err, "reserved")
 }
