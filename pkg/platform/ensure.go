@@ -25,6 +25,7 @@ const (
 	bufferReceives    = 1000
 	serviceVisibility = 30 * time.Second
 	serviceReceives   = 5
+	runsReceives      = 1000
 )
 
 // Ensure creates the tables and the inbound queues unless they exist, and the
@@ -79,13 +80,27 @@ func (p *Platform) EnsureService(ctx context.Context, svc registry.Service, urge
 	if err := p.Names.ValidService(svc.Name); err != nil {
 		return svc, fmt.Errorf("ensure service: %w", err)
 	}
+	return p.ensureService(ctx, svc, urgent, serviceReceives)
+}
+
+// EnsureRuns is [Platform.EnsureService] for a service of the managed layer
+// itself ("runs", "runs-urgent"), whose messages come back as long as a run's
+// lease is held.
+func (p *Platform) EnsureRuns(ctx context.Context, name string) (registry.Service, error) {
+	if err := trigger.ValidService(name); err != nil {
+		return registry.Service{}, fmt.Errorf("ensure service: %w", err)
+	}
+	return p.ensureService(ctx, registry.Service{Name: name, Owner: "myosin"}, false, runsReceives)
+}
+
+func (p *Platform) ensureService(ctx context.Context, svc registry.Service, urgent bool, receives int) (registry.Service, error) {
 	var err error
 	if svc.DLQURL, err = p.Queues.Create(ctx, queue.Spec{Name: p.Names.ServiceDLQ(svc.Name, svc.FIFO), FIFO: svc.FIFO}); err != nil {
 		return svc, fmt.Errorf("ensure service %s: %w", svc.Name, err)
 	}
 	create := func(name string) (string, error) {
 		return p.Queues.Create(ctx, queue.Spec{
-			Name: name, FIFO: svc.FIFO, Visibility: serviceVisibility, DeadLetterURL: svc.DLQURL, MaxReceives: serviceReceives,
+			Name: name, FIFO: svc.FIFO, Visibility: serviceVisibility, DeadLetterURL: svc.DLQURL, MaxReceives: receives,
 		})
 	}
 	if svc.QueueURL, err = create(p.Names.ServiceQueue(svc.Name, svc.FIFO)); err != nil {

@@ -164,10 +164,14 @@ func New(o Options) (*Runner, error) {
 		return nil, fmt.Errorf("runner: %w", err)
 	}
 	r := &Runner{o: o, log: o.Log, m: m}
+	var received prometheus.Registerer
+	if o.Registerer != nil {
+		received = prometheus.WrapRegistererWith(prometheus.Labels{"service": jobcontrol.Service}, o.Registerer)
+	}
 	r.worker, err = worker.New(worker.Options{
 		Receiver: o.Queue, QueueURL: o.QueueURL, UrgentQueueURL: o.UrgentURL,
 		Concurrency: o.Concurrency, UrgentSlots: o.UrgentSlots, Visibility: job.LeaseFor, Wait: o.Wait, Grace: o.Grace,
-		Log: o.Log, Metrics: o.Registerer, Now: o.Now,
+		Log: o.Log, Metrics: received, Now: o.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w", err)

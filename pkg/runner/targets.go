@@ -26,7 +26,7 @@ type TargetsOptions struct {
 	// AnyService lets every tenant target every owning service: for one's own
 	// machine, where tenants have no records.
 	AnyService bool
-	Now     func() time.Time // nil: time.Now
+	Now        func() time.Time // nil: time.Now
 }
 
 // Targets calls targets through package target. It is a [Caller].

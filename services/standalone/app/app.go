@@ -49,7 +49,8 @@ type process struct {
 	b      platform.Buffers
 	jobs   *client.Client
 	sample *sample // nil where there is no sample service
-	parts  []lifecycle.Component
+	managed
+	parts []lifecycle.Component
 }
 
 // Run runs everything until ctx ends, or the demo does with ExitAfterDemo.
@@ -135,7 +136,7 @@ func (s *process) open(ctx context.Context, endpoint string) (*telemetry.Server,
 		return nil, err
 	}
 	s.parts = append(s.parts, lifecycle.Component{Name: "registry", Run: s.p.Services.Run})
-	checks, err := s.loops()
+	checks, err := s.loops(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +184,9 @@ func (s *process) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.ensureRuns(ctx); err != nil {
+		return err
+	}
 	if _, err := s.p.Services.Refresh(ctx); err != nil {
 		return err
 	}
@@ -206,7 +210,7 @@ func (s *process) address(ctx context.Context, svc *registry.Service) error {
 }
 
 // loops makes the drain and the scheduler, as their own processes do.
-func (s *process) loops() ([]telemetry.Check, error) {
+func (s *process) loops(ctx context.Context) ([]telemetry.Check, error) {
 	members, err := membership.NewStatic(0, 1)
 	if err != nil {
 		return nil, err
@@ -248,6 +252,9 @@ func (s *process) loops() ([]telemetry.Check, error) {
 		lifecycle.Component{Name: "forecast", Run: counter.Run}, // stops after the drain, which counts to its end
 		lifecycle.Component{Name: "inbound", Run: drain.Run},
 	)
+	if err := s.manage(ctx, members, counter); err != nil {
+		return nil, err
+	}
 	return []telemetry.Check{{Name: "scheduler", Func: sched.Ready}, {Name: "inbound", Func: drain.Ready}}, nil
 }
 
