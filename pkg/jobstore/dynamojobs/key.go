@@ -170,7 +170,7 @@ func cutDigits(s string) (int64, string, error) {
 	if err != nil || n >= maxDigits {
 		return 0, "", errKey
 	}
-	return int64(n), rest, nil //nolint:gosec // below maxDigits.
+	return int64(n), rest, nil
 }
 
 // keyMillis is a time as keys have it: clamped to what 15 digits hold.

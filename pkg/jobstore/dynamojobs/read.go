@@ -47,6 +47,9 @@ func (s *Store) Job(ctx context.Context, id trigger.ID) (job.Job, error) {
 			return j, nil
 		}
 		if try >= jobReads || !wait(ctx, try) {
+			if defItem == nil || nowItem == nil { // its time to live took one of the two
+				return job.Job{}, fmt.Errorf("job %s: %w", id, jobstore.ErrNotFound)
+			}
 			return job.Job{}, fmt.Errorf("read job %s: %w: its definition has version %d, its status %d", id, jobstore.ErrBusy, def.Version, now.Version)
 		}
 	}
@@ -133,8 +136,8 @@ func (s *Store) getAll(ctx context.Context, op, table string, keys []key, consis
 			return found, nil
 		}
 		// An answer that has items was full; one that has none was throttled.
-		if len(out.Responses[table]) == 0 && (try >= batchReads || !wait(ctx, try)) || ctx.Err() != nil {
-			return nil, fmt.Errorf("read items: %w", jobstore.ErrBusy)
+		if len(out.Responses[table]) == 0 && (try >= batchReads || !wait(ctx, try)) {
+			return nil, fmt.Errorf("read items: %w", errors.Join(jobstore.ErrBusy, ctx.Err()))
 		}
 		want = out.UnprocessedKeys
 	}

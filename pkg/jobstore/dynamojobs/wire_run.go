@@ -4,9 +4,6 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/job"
 )
 
-// attrState is a run's state, of the same name as a job's status.
-const attrState = attrStatus
-
 // Attributes that a list of runs leaves out.
 const (
 	attrPayload     = "b"
