@@ -101,6 +101,27 @@ func TestAJobKeepsEveryField(t *testing.T) {
 	}
 }
 
+func TestWhatIsEmptyButThereStaysThere(t *testing.T) {
+	urgent := time.Duration(0)
+	want := filled[job.Job]()
+	want.Tolerance, want.Labels, want.Target.Headers = &urgent, map[string]string{"beta": ""}, map[string]string{"X-Empty": ""}
+	items, err := local(t).jobItems(&want, 1)
+	require.NoError(t, err)
+	var def defWire
+	require.NoError(t, decode(items[0], &def))
+	var r reader
+	got := def.job(&r, want.ID)
+	require.NoError(t, r.err())
+	require.Equal(t, want.Spec, got.Spec)
+	run := job.NewRun(want.ID, 1, want.Created)
+	run.Call = &job.Call{}
+	it, err := local(t).runItem(&run, 0)
+	require.NoError(t, err)
+	gotRun, err := readRun(it)
+	require.NoError(t, err)
+	require.Equal(t, run, gotRun)
+}
+
 func TestARunKeepsEveryField(t *testing.T) {
 	want := filled[job.Run]()
 	want.ID = job.NewRunID(want.Job, 3, want.Nominal)
