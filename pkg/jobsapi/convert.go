@@ -42,6 +42,9 @@ func (c *CreateJob) Spec() (job.Spec, error) {
 	return s.WithDefaults(), errors.Join(errs...)
 }
 
+// firstYear is that of the earliest time a job may name: ids hold no time before 1970.
+const firstYear = 2000
+
 // Timing returns the schedule under a policy; nil: the default one. Errors are
 // [*trigger.FieldError], joined.
 func (s *Schedule) Timing(dst *DST) (job.Timing, error) {
@@ -52,8 +55,11 @@ func (s *Schedule) Timing(dst *DST) (job.Timing, error) {
 	}
 	switch s.Type {
 	case "once":
-		if s.RunAt.IsZero() {
+		switch {
+		case s.RunAt.IsZero():
 			errs = append(errs, fault("schedule.run_at", "missing"))
+		case s.RunAt.Year() < firstYear:
+			errs = append(errs, fault("schedule.run_at", "want %d or later", firstYear))
 		}
 		for field, v := range map[string]string{"schedule.expr": s.Expr, "schedule.tz": s.TZ} {
 			if v != "" {

@@ -163,6 +163,12 @@ func TestNoJobIsEarly(t *testing.T) {
 	require.Equal(t, time.Date(2026, 3, 29, 7, 0, 0, 1e6, time.UTC), spec.Schedule.At)
 }
 
+func TestATimeThatNoRunIDHoldsIsRefused(t *testing.T) {
+	c := create(t, `{"schedule":{"type":"once","run_at":"1969-12-31T23:59:59Z"},"target":{"type":"queue","service":"s"}}`)
+	_, err := c.Spec()
+	require.ErrorContains(t, err, "schedule.run_at")
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"schedule":{"type":"once","runAt":"2026-03-29T09:00:00Z"},"target":{"type":"http","url":"https://e.com"},"payload":{"a":[1, 2]}}`,
