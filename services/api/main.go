@@ -1,5 +1,5 @@
-// Command api serves the HTTP API: submissions for callers without SQS access,
-// and look-up, move and cancel for owning services.
+// Command api serves the HTTP API: jobs and runs; submissions for callers without
+// SQS access; look-up, move and cancel for owning services.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // schedules are evaluated here, and images carry no zone database
 
 	"github.com/myosin-jobs/myosin/pkg/settings"
 	"github.com/myosin-jobs/myosin/services/api/app"
@@ -16,7 +17,7 @@ import (
 
 func main() {
 	var o app.Options
-	set := settings.New("api", "the HTTP API of an installation, on loopback until it has keys")
+	set := settings.New("api", "the HTTP API of an installation, on loopback unless it asks for keys")
 	o.Bind(set)
 	if err := set.Parse(os.Args[1:], os.LookupEnv, os.Stdout); errors.Is(err, settings.ErrHelp) {
 		return

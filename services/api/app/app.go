@@ -1,10 +1,11 @@
-// Package app wires the HTTP API: the trigger part of it so far, for callers
-// without SQS access, and for owning services that may not use the table.
+// Package app wires the HTTP API: triggers, for callers without SQS access and
+// for owning services that may not use the table, and the managed layer: jobs,
+// runs, dead letters and the records of tenants.
 //
-// It owns the surface (paths, problems, limits, documents) and refuses to do the
-// work itself: package client schedules, looks up, moves and cancels. Without
-// keys, which a later release brings, it binds to loopback addresses alone.
-// Handlers may be used concurrently; [Run] serves until its context ends.
+// It owns the surface (paths, problems, limits, documents, who may do what) and
+// refuses to do the work itself: package client schedules triggers, package
+// jobcontrol changes jobs and runs. Without keys it binds to loopback addresses
+// alone. Handlers may be used concurrently; [Run] serves until its context ends.
 package app
 
 import (
@@ -13,13 +14,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/myosin-jobs/myosin/pkg/client"
+	"github.com/myosin-jobs/myosin/pkg/access"
+	"github.com/myosin-jobs/myosin/pkg/forecast"
 	"github.com/myosin-jobs/myosin/pkg/lifecycle"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/settings"
+	"github.com/myosin-jobs/myosin/pkg/target"
 	"github.com/myosin-jobs/myosin/pkg/telemetry"
 )
 
@@ -28,9 +32,21 @@ const DefaultAddr = "127.0.0.1:8080"
 
 // Options configure [Run].
 type Options struct {
-	// Addr is host:port on a loopback address; port 0 takes a free one. Empty:
-	// [DefaultAddr].
+	// Addr is host:port, on a loopback address unless there are keys; port 0 takes
+	// a free one. Empty: [DefaultAddr].
 	Addr string
+	// Keys asks for an API key, or a token, with every request.
+	Keys bool
+	// Issuer and Audience make bearer tokens of an OpenID Connect issuer be taken as
+	// well; they need Keys. Empty: none are.
+	Issuer, Audience string
+	// AllowTargets lists private address ranges that every tenant may target, as
+	// CIDRs; AllowLoopback lets targets be on this machine. As the runners have it.
+	AllowTargets  string
+	AllowLoopback bool
+	// CallbackKeys verify callback tokens, separated by commas: those of the
+	// runners. Empty: heartbeat and complete take credentials alone.
+	CallbackKeys string
 	// Prefix of the installation. Empty: platform.DefaultPrefix.
 	Prefix string
 	// LogLevel and LogFormat are those of telemetry.LogOptions.
@@ -44,7 +60,14 @@ type Options struct {
 // Bind adds the options to the settings of a process.
 func (o *Options) Bind(s *settings.Set) {
 	o.Addr, o.Prefix, o.LogLevel, o.LogFormat = DefaultAddr, platform.DefaultPrefix, "info", "json"
-	s.StringVar(&o.Addr, "addr", "MYOSIN_API_ADDR", "loopback host:port of the API, probes and metrics")
+	s.StringVar(&o.Addr, "addr", "MYOSIN_API_ADDR", "host:port of the API, probes and metrics; a loopback address without keys")
+	s.BoolVar(&o.Keys, "keys", "MYOSIN_API_KEYS", "ask for an API key, or a token, with every request")
+	s.StringVar(&o.Issuer, "oidc-issuer", "MYOSIN_OIDC_ISSUER", "OpenID Connect issuer whose tokens are taken beside keys")
+	s.StringVar(&o.Audience, "oidc-audience", "MYOSIN_OIDC_AUDIENCE", "audience that such a token must name")
+	s.StringVar(&o.AllowTargets, "allow-targets", "MYOSIN_ALLOW_TARGETS", "private address ranges that targets may be in, as CIDRs separated by commas")
+	s.BoolVar(&o.AllowLoopback, "allow-loopback-targets", "MYOSIN_ALLOW_LOOPBACK_TARGETS", "let targets be on this machine: never in a shared installation")
+	s.StringVar(&o.CallbackKeys, "callback-keys", "MYOSIN_CALLBACK_KEYS", "keys (whsec_…) that callback tokens are signed with, separated by commas: those of the runners")
+	s.Secret("callback-keys")
 	s.StringVar(&o.Prefix, "prefix", "MYOSIN_PREFIX", "prefix of every table and queue")
 	s.StringVar(&o.LogLevel, "log-level", "MYOSIN_LOG_LEVEL", "debug, info, warn or error")
 	s.StringVar(&o.LogFormat, "log-format", "MYOSIN_LOG_FORMAT", "json or text")
@@ -53,9 +76,21 @@ func (o *Options) Bind(s *settings.Set) {
 // Validate reports every option at fault, joined.
 func (o *Options) Validate() error {
 	var errs []error
-	if o.Addr != "" {
+	if o.Addr != "" && !o.Keys {
 		errs = append(errs, CheckAddr(o.Addr))
 	}
+	if o.Issuer != "" || o.Audience != "" {
+		if !o.Keys {
+			errs = append(errs, errors.New("oidc: needs keys"))
+		}
+		if err := o.oidc().Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("oidc: %w", err))
+		}
+	}
+	_, err := o.signer()
+	errs = append(errs, err)
+	_, err = o.guard()
+	errs = append(errs, err)
 	if o.Prefix != "" {
 		errs = append(errs, platform.Names{Prefix: o.Prefix}.Validate())
 	}
@@ -102,58 +137,94 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
-	server, err := Server(ServerOptions{Platform: p, Buffers: buffers, Addr: o.Addr, Log: log, Registry: reg})
+	m, err := open(p, buffers, &o, log, reg)
 	if err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
-	log.InfoContext(ctx, "listening", "address", server.Addr())
+	server, err := Server(m.server)
+	if err != nil {
+		return fmt.Errorf("api: %w", err)
+	}
+	log.InfoContext(ctx, "listening", "address", server.Addr(), "keys", o.Keys)
 	if o.Ready != nil {
 		o.Ready(server.Addr())
 	}
 	return lifecycle.Run(ctx, 0, log,
 		lifecycle.Component{Name: "registry", Run: p.Services.Run},
+		lifecycle.Component{Name: "forecast", Run: m.counter.Run},
+		lifecycle.Component{Name: "forecast reader", Run: m.reader.Run},
 		lifecycle.Component{Name: "api", Run: server.Run},
 	)
 }
 
-// ServerOptions configure [Server]. Everything but Checks is required.
-type ServerOptions struct {
-	Platform *platform.Platform
-	Buffers  platform.Buffers
-	Addr     string
-	Log      *slog.Logger
-	Registry *prometheus.Registry
-	// Checks of readiness beside the registry's and the clock's.
-	Checks []telemetry.Check
+// opened is what a process of the API consists of.
+type opened struct {
+	server  ServerOptions
+	counter *forecast.Counter
+	reader  *forecast.Reader
 }
 
-// Server binds the address and returns the API over an installation, with
-// probes and metrics. Whoever runs it runs the platform's registry too.
-func Server(o ServerOptions) (*telemetry.Server, error) {
-	if err := CheckAddr(o.Addr); err != nil {
-		return nil, err
-	}
-	p := o.Platform
-	jobs, err := NewClient(p, o.Buffers)
+func open(p *platform.Platform, b platform.Buffers, o *Options, log *slog.Logger, reg *prometheus.Registry) (*opened, error) {
+	m := &opened{server: ServerOptions{Platform: p, Buffers: b, Addr: o.Addr, Log: log, Registry: reg}}
+	var err error
+	m.counter, err = forecast.NewCounter(forecast.CounterOptions{Store: p.Forecast, Now: p.Clock.Now, Log: log, Registerer: reg})
 	if err != nil {
 		return nil, err
 	}
-	handler, err := NewHandler(HandlerOptions{
-		Jobs: jobs, Services: p.Source, Partitions: p.Store, Now: p.Clock.Now, Log: o.Log, Metrics: o.Registry,
+	m.reader, err = forecast.NewReader(forecast.ReaderOptions{
+		Store: p.Forecast, Services: p.ServiceNames, Now: p.Clock.Now, Log: log, Registerer: reg,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return telemetry.NewServer(telemetry.ServerOptions{
-		Addr: o.Addr, Gatherer: o.Registry, Handler: handler, Log: o.Log,
-		Checks: append([]telemetry.Check{
-			{Name: "registry", Func: p.Services.Ready},
-			{Name: "clock", Func: p.Clock.Ready},
-		}, o.Checks...),
-	})
+	m.server.Forecasts = m.reader
+	if m.server.Control, err = NewControl(p, b, m.counter); err != nil {
+		return nil, err
+	}
+	if m.server.Guard, err = o.guard(); err != nil {
+		return nil, err
+	}
+	if m.server.Callbacks, err = o.signer(); err != nil {
+		return nil, err
+	}
+	if !o.Keys {
+		return m, nil
+	}
+	options := access.Options{Keys: KeyStore{Records: p.Jobs}, Now: p.Clock.Now, Log: log, Registerer: reg}
+	if o.Issuer != "" {
+		options.OIDC = o.oidc()
+	}
+	if m.server.Auth, err = access.NewAuthenticator(options); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
-// NewClient returns a client for a role that may use an installation's table.
-func NewClient(p *platform.Platform, b platform.Buffers) (*client.Client, error) {
-	return p.ClientFor(b)
+func (o *Options) oidc() *access.OIDC { return &access.OIDC{Issuer: o.Issuer, Audience: o.Audience} }
+
+func (o *Options) guard() (*target.Guard, error) {
+	options := target.GuardOptions{AllowLoopback: o.AllowLoopback}
+	if o.AllowTargets != "" {
+		var err error
+		if options.Allow, err = target.ParseAllow(o.AllowTargets); err != nil {
+			return nil, fmt.Errorf("allow targets: %w", err)
+		}
+	}
+	return target.NewGuard(options), nil
+}
+
+// signer returns what verifies callback tokens; nil without keys.
+func (o *Options) signer() (*target.Signer, error) {
+	if strings.TrimSpace(o.CallbackKeys) == "" {
+		return nil, nil //nolint:nilnil // no signer is the answer.
+	}
+	keys := strings.Split(o.CallbackKeys, ",")
+	secrets := make([]target.Secret, len(keys))
+	for i, key := range keys {
+		var err error
+		if secrets[i], err = target.ParseSecret(strings.TrimSpace(key)); err != nil {
+			return nil, fmt.Errorf("callback key %d: %w", i+1, err)
+		}
+	}
+	return target.NewSigner(secrets...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sivchari/kumo"
 	"github.com/stretchr/testify/require"
 
+	"github.com/myosin-jobs/myosin/pkg/jobsapi"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/settings"
@@ -41,7 +42,14 @@ func TestOptionsAreReadFromTheEnvironmentAndAllFaultsReported(t *testing.T) {
 	require.Equal(t, "x", o.Prefix)
 	require.NoError(t, o.Validate())
 
-	err := (&app.Options{Addr: "0.0.0.0:1", Prefix: "no_good", LogLevel: "loud"}).Validate()
+	require.NoError(t, (&app.Options{Addr: "0.0.0.0:1", Keys: true, Issuer: "https://id.example", Audience: "myosin"}).Validate())
+	err := (&app.Options{
+		Addr: "0.0.0.0:1", Prefix: "no_good", LogLevel: "loud", Audience: "myosin", AllowTargets: "8.8.8.0/24", CallbackKeys: "hush",
+	}).Validate()
+	for _, want := range []string{"oidc: needs keys", "oidc: issuer", "allow targets", "callback key 1"} {
+		require.ErrorContains(t, err, want)
+	}
+	require.NotContains(t, err.Error(), "hush")
 	require.ErrorContains(t, err, "0.0.0.0:1")
 	require.ErrorContains(t, err, "no_good")
 	require.ErrorContains(t, err, "loud")
@@ -63,6 +71,10 @@ func TestTheProcessServesAnInstallation(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.EnsureService(t.Context(), registry.Service{Name: "hello"}, false)
 	require.NoError(t, err)
+	for _, name := range []string{"runs", "runs-urgent"} {
+		_, err = p.EnsureRuns(t.Context(), name)
+		require.NoError(t, err)
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	done, ready := make(chan error, 1), make(chan string, 1)
@@ -89,6 +101,21 @@ func TestTheProcessServesAnInstallation(t *testing.T) {
 	code, _, body = r.call(http.MethodDelete, "/v1/triggers/"+handle, "")
 	require.Equal(t, http.StatusOK, code, body)
 	require.Equal(t, "cancelled", into[map[string]any](t, body)["outcome"], "a cancel holds before the drain")
+	jobs, err := jobsapi.NewClient(base, jobsapi.ClientOptions{HTTP: r.http})
+	require.NoError(t, err)
+	j, err := jobs.CreateJob(t.Context(), &jobsapi.CreateJob{
+		Schedule: jobsapi.Schedule{Type: "cron", Expr: "@hourly"}, Target: jobsapi.Target{Type: "queue", Service: "hello"},
+	}, "")
+	require.NoError(t, err)
+	runs, err := jobs.Runs(t.Context(), j.ID, jobsapi.List{})
+	require.NoError(t, err)
+	require.Equal(t, j.NextRunID, runs.Items[0].ID)
+	_, err = jobs.Forecast(t.Context(), time.Time{}, 60)
+	require.NoError(t, err)
+	_, err = jobs.Run(t.Context(), "nonsense")
+	var problem *jobsapi.Problem
+	require.ErrorAs(t, err, &problem)
+	require.Equal(t, http.StatusNotFound, problem.Status)
 	_, _, body = r.call(http.MethodGet, "/metrics", "")
 	require.Contains(t, body, `myosin_api_request_seconds_count{method="POST",route="/v1/triggers",status="201"} 1`)
 	r.http.CloseIdleConnections()

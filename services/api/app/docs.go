@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/myosin-jobs/myosin/pkg/client"
 )
 
 //go:embed docs.html
@@ -91,7 +93,11 @@ func docsOf(doc *huma.OpenAPI) docsView {
 			}
 			for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 				r := op.Responses[status]
-				for _, m := range r.Content {
+				for kind, m := range r.Content {
+					if kind == client.ProblemType && status != "default" {
+						d.Answers = append(d.Answers, docsAnswer{Status: status, About: r.Description})
+						continue
+					}
 					fields := fieldsOf(schemas, m.Schema)
 					if status == "default" {
 						v.Problem = fields

@@ -50,6 +50,12 @@ type HandlerOptions struct {
 	Jobs       Jobs
 	Services   Services
 	Partitions Partitions
+	// Managed adds the operations of the managed layer; nil: there are triggers and
+	// services alone.
+	Managed *Managed
+	// Auth tells who makes a request. nil: everybody is [access.Local], and only
+	// this machine is answered.
+	Auth Auth
 	// Now is the clock relative due times count from. Default time.Now.
 	Now func() time.Time
 	// Log takes one line per request, and failures; never payloads. nil: none.
@@ -69,6 +75,9 @@ func (o *HandlerOptions) Validate() error {
 	}
 	if o.Partitions == nil {
 		errs = append(errs, errors.New("partitions: missing"))
+	}
+	if o.Managed != nil {
+		errs = append(errs, o.Managed.Validate())
 	}
 	return errors.Join(errs...)
 }
@@ -107,13 +116,14 @@ func NewHandler(o HandlerOptions) (http.Handler, error) {
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 		},
-		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		Formats:       map[string]huma.Format{"application/json": jsonFormat(), "json": jsonFormat()},
 		DefaultFormat: "application/json",
 		Transformers:  []huma.Transformer{transformProblem},
 	})
 	a.registerTriggers(h)
 	a.registerServices(h)
 	a.registerPartitions(h)
+	a.registerManaged(h)
 	doc := h.OpenAPI()
 	// Errors are described by problems alone; huma's own model is turned into one.
 	delete(doc.Components.Schemas.Map(), "ErrorModel")
@@ -122,7 +132,7 @@ func NewHandler(o HandlerOptions) (http.Handler, error) {
 		return nil, fmt.Errorf("api handler: %w", err)
 	}
 	addFallbacks(mux, doc)
-	return a.observe(m, guard(mux)), nil
+	return a.observe(m, guard(o.Auth == nil, a.identify(mux))), nil
 }
 
 // operation fills in what all operations share.

@@ -15,17 +15,17 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
-// guard keeps web pages that a developer has open from using an API that runs
-// without keys: requests from other origins, and hosts that are names of other
-// sites made to resolve to this machine (DNS rebinding).
-func guard(next http.Handler) http.Handler {
+// guard keeps web pages that a developer has open from using the API: requests
+// from other origins, and, where it runs without keys, hosts that are names of
+// other sites made to resolve to this machine (DNS rebinding).
+func guard(local bool, next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeProblem(w, newProblem(http.StatusForbidden, "cross_origin", "requests from pages of other origins are refused"))
 	}))
 	inner := cross.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !loopback(r.Host) {
+		if local && !loopback(r.Host) {
 			writeProblem(w, newProblem(http.StatusForbidden, "host",
 				"the API runs without keys and answers to localhost and loopback addresses only"))
 			return
@@ -73,6 +73,9 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController through.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
+// maxLoggedID bounds what of a path is logged: ids of runs are the longest.
+const maxLoggedID = 160
+
 // observe logs and counts each request, and turns a panic into a problem.
 func (a *api) observe(m *metrics, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,6 +98,9 @@ func (a *api) observe(m *metrics, next http.Handler) http.Handler {
 			attrs := []slog.Attr{
 				slog.String("method", r.Method), slog.String("route", route), slog.Int("status", rec.status),
 				slog.Duration(telemetry.KeyDuration, took), slog.Int("bytes", rec.bytes),
+			}
+			if id := r.PathValue("id"); id != "" && len(id) <= maxLoggedID {
+				attrs = append(attrs, slog.String("id", id))
 			}
 			if h, err := trigger.ParseHandle(r.PathValue("handle")); err == nil {
 				attrs = append(attrs, slog.String(telemetry.KeyTrigger, h.ID.String()), slog.String(telemetry.KeyService, h.Service))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -29,7 +30,8 @@ type problem struct {
 	ID     string `json:"id,omitempty"`
 	Handle string `json:"handle,omitempty"`
 
-	retryAfter int // seconds; 0: not said
+	retryAfter int    // seconds; 0: not said
+	challenge  string // WWW-Authenticate
 }
 
 //nolint:gochecknoglobals // a constant in all but name.
@@ -44,6 +46,9 @@ func (p *problem) GetHeaders() http.Header {
 	h := http.Header{}
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
+	if p.challenge != "" {
+		h.Set("WWW-Authenticate", p.challenge)
 	}
 	return h
 }
@@ -103,6 +108,7 @@ func transformProblem(_ huma.Context, _ string, v any) (any, error) {
 }
 
 func writeProblem(w http.ResponseWriter, p *problem) {
+	maps.Copy(w.Header(), p.GetHeaders())
 	w.Header().Set("Content-Type", client.ProblemType)
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // the caller has gone if it fails

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/myosin-jobs/myosin/pkg/access"
 	"github.com/myosin-jobs/myosin/pkg/client"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/registry"
@@ -75,6 +76,9 @@ func (a *api) registerServices(h huma.API) {
 }
 
 func (a *api) listServices(ctx context.Context, _ *struct{}) (*servicesOutput, error) {
+	if err := may(ctx, access.Read, access.Platform, "service"); err != nil {
+		return nil, err
+	}
 	list, err := a.o.Services.List(ctx)
 	var partial *registry.PartialError
 	switch {
@@ -95,6 +99,9 @@ func (a *api) listServices(ctx context.Context, _ *struct{}) (*servicesOutput, e
 }
 
 func (a *api) getService(ctx context.Context, in *serviceInput) (*serviceOutput, error) {
+	if err := may(ctx, access.Read, access.Platform, "service"); err != nil {
+		return nil, err
+	}
 	if isSwitch(in.Name) {
 		return nil, a.failService(ctx, "get service", registry.ErrUnknown)
 	}
@@ -106,6 +113,9 @@ func (a *api) getService(ctx context.Context, in *serviceInput) (*serviceOutput,
 }
 
 func (a *api) patchService(ctx context.Context, in *patchServiceInput) (*serviceOutput, error) {
+	if err := may(ctx, access.Admin, access.Platform, "service"); err != nil {
+		return nil, err
+	}
 	b := &in.Body
 	var err error
 	switch {
@@ -130,6 +140,7 @@ func (a *api) patchService(ctx context.Context, in *patchServiceInput) (*service
 			return nil, a.failService(ctx, "pause service", err)
 		}
 	}
+	a.changed(ctx, "service.patch", access.Platform, in.Name)
 	return a.getService(ctx, &serviceInput{Name: in.Name})
 }
 

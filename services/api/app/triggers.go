@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/myosin-jobs/myosin/pkg/access"
 	"github.com/myosin-jobs/myosin/pkg/client"
 	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/telemetry"
@@ -102,6 +103,9 @@ func (a *api) schedule(ctx context.Context, in *scheduleInput) (*scheduleOutput,
 	if err != nil {
 		return nil, problemOf(err)
 	}
+	if err := a.submitter(ctx, body); err != nil {
+		return nil, err
+	}
 	req, err := body.Request()
 	if err != nil {
 		return nil, problemOf(err)
@@ -179,9 +183,15 @@ func (in *scheduleInput) body() (*client.SubmitBody, error) {
 }
 
 func (a *api) get(ctx context.Context, in *handleInput) (*viewOutput, error) {
+	if err := a.owner(ctx, access.Read, in.Handle); err != nil {
+		return nil, err
+	}
 	v, err := a.o.Jobs.Get(ctx, in.Handle)
 	if err != nil {
 		return nil, a.fail(ctx, "get", err)
+	}
+	if !access.FromContext(ctx).MaySeePayloads() {
+		v.Payload = nil
 	}
 	return &viewOutput{Body: v}, nil
 }
@@ -213,6 +223,9 @@ func (a *api) reschedule(ctx context.Context, in *rescheduleInput) (*movedOutput
 	if err != nil {
 		return nil, problemOf(err)
 	}
+	if err := a.owner(ctx, access.Write, in.Handle); err != nil {
+		return nil, err
+	}
 	s, err := a.o.Jobs.Reschedule(ctx, in.Handle, due)
 	if err != nil {
 		return nil, a.fail(ctx, "reschedule", err)
@@ -221,6 +234,9 @@ func (a *api) reschedule(ctx context.Context, in *rescheduleInput) (*movedOutput
 }
 
 func (a *api) cancel(ctx context.Context, in *handleInput) (*cancelOutput, error) {
+	if err := a.owner(ctx, access.Write, in.Handle); err != nil {
+		return nil, err
+	}
 	r, err := a.o.Jobs.Cancel(ctx, in.Handle)
 	if err != nil {
 		return nil, a.fail(ctx, "cancel", err)
