@@ -24,6 +24,7 @@ const (
 	ifAbsent  = "attribute_not_exists(" + attrP + ")"
 	ifVersion = attrVersion + " = :version"
 	ifSeq     = attrSeq + " = :seq"
+	ifExpired = "attribute_not_exists(" + attrEnds + ") OR " + attrEnds + " <= :now" // or not there
 )
 
 // Commit implements [jobstore.Store]: one request, of a single write where the
@@ -86,7 +87,7 @@ func (s *Store) actions(tx *jobstore.Tx) ([]action, error) {
 	}
 	if tx.Idempotency != nil {
 		item, err := idempotencyItem(tx.Idempotency)
-		add(jobstore.PartIdempotency, 0, s.put(s.o.Jobs, item, ifAbsent+" OR "+attrEnds+" <= :now", attributes{":now": instant(s.o.Now())}), err)
+		add(jobstore.PartIdempotency, 0, s.put(s.o.Jobs, item, ifExpired, attributes{":now": instant(s.o.Now())}), err)
 	}
 	for i := range tx.Audit {
 		item, err := auditItem(&tx.Audit[i])

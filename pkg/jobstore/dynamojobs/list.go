@@ -218,7 +218,7 @@ func (s *Store) Audit(ctx context.Context, tenant, cursor string, limit int) (jo
 }
 
 // Dead implements [jobstore.Store]: a Query of the index, and a BatchGetItem of
-// the runs it names.
+// the runs it names. From and Until are included.
 func (s *Store) Dead(ctx context.Context, q jobstore.DeadQuery) (jobstore.Page[job.Run], error) {
 	var none jobstore.Page[job.Run]
 	p := page{
@@ -230,12 +230,12 @@ func (s *Store) Dead(ctx context.Context, q jobstore.DeadQuery) (jobstore.Page[j
 	switch from, until := !q.From.IsZero(), !q.Until.IsZero(); {
 	case from && until && q.Until.Before(q.From):
 		return none, nil
-	case from && until: // its end is included: see below
+	case from && until:
 		condition += " AND " + attrDied + " BETWEEN :from AND :until"
 	case from:
 		condition += " AND " + attrDied + " >= :from"
 	case until:
-		condition += " AND " + attrDied + " < :until"
+		condition += " AND " + attrDied + " <= :until"
 	}
 	if !q.From.IsZero() {
 		values[":from"] = instant(q.From)
@@ -271,9 +271,6 @@ func (s *Store) Dead(ctx context.Context, q jobstore.DeadQuery) (jobstore.Page[j
 		r, err := readRun(it)
 		if err != nil {
 			return none, fmt.Errorf("list dead: %w", err)
-		}
-		if !q.Until.IsZero() && !r.Ended.Before(q.Until) {
-			continue
 		}
 		list.Items = append(list.Items, r)
 	}

@@ -82,7 +82,7 @@ func (s *Store) Idempotency(ctx context.Context, tenant, k string) (jobstore.Ide
 	if err != nil {
 		return jobstore.Idempotency{}, fmt.Errorf("idempotency key: %w", err)
 	}
-	if !i.Expires.IsZero() && !s.o.Now().Before(i.Expires) {
+	if !i.Expires.After(s.o.Now()) {
 		return jobstore.Idempotency{}, fmt.Errorf("idempotency key: %w", jobstore.ErrNotFound)
 	}
 	return i, nil

@@ -274,7 +274,7 @@ func testPages(t *testing.T, w *world) {
 
 	dead, err := w.Dead(ctx, jobstore.DeadQuery{Tenant: "acme", From: created.Add(time.Hour), Until: created.Add(3 * time.Hour), Limit: 9})
 	require.NoError(t, err)
-	require.Len(t, dead.Items, 2, "from one on, up to the other")
+	require.Len(t, dead.Items, 3, "from one to the other, both included")
 	require.Equal(t, []byte("sent"), dead.Items[0].Payload)
 
 	for name, q := range map[string]jobstore.RunQuery{
