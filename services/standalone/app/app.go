@@ -21,6 +21,7 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/queue/sqsqueue"
 	"github.com/myosin-jobs/myosin/pkg/registry"
 	"github.com/myosin-jobs/myosin/pkg/scheduler"
+	"github.com/myosin-jobs/myosin/pkg/target"
 	"github.com/myosin-jobs/myosin/pkg/telemetry"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 	api "github.com/myosin-jobs/myosin/services/api/app"
@@ -146,8 +147,13 @@ func (s *process) open(ctx context.Context, endpoint string) (*telemetry.Server,
 		}
 		s.parts = append(s.parts, lifecycle.Component{Name: "worker of " + Sample, Run: s.sample.worker.Run})
 	}
+	callbacks, err := target.NewSigner(s.callbackKey)
+	if err != nil {
+		return nil, err
+	}
 	server, err := api.Server(api.ServerOptions{
 		Platform: s.p, Buffers: s.b, Addr: s.o.APIAddr, Log: s.log, Registry: s.reg, Checks: checks,
+		Control: s.control, Guard: target.NewGuard(target.GuardOptions{AllowLoopback: true}), Callbacks: callbacks, Forecasts: s.forecasts,
 	})
 	if err != nil {
 		return nil, taken(err, "api-addr", "MYOSIN_API_ADDR", s.o.APIAddr)
