@@ -5,8 +5,8 @@
 // credential ([Authenticator]) and the decision over a tenant's things
 // ([Principal.May]). It refuses to store keys (a [KeyStore] does), to open an
 // unauthenticated mode (the caller chooses [Local] where that is right), and to
-// guess: a principal without tenant or role may do nothing. How secrets are
-// encrypted at rest is package seal, below this one.
+// guess: a principal without tenant or role may do nothing. What encrypts stored
+// secrets is a [Sealer]; package seal, below this one, makes them.
 //
 // Everything here may be used concurrently. Nothing starts a goroutine.
 package access
