@@ -46,11 +46,16 @@ func fault(field, format string, args ...any) error {
 
 type decoder struct{ errs []error }
 
+// maxFaults bounds how many faults of a body are told.
+const maxFaults = 50
+
 func (d *decoder) bad(path, format string, args ...any) {
 	if path == "" {
 		path = "body"
 	}
-	d.errs = append(d.errs, fault(path, format, args...))
+	if len(d.errs) < maxFaults {
+		d.errs = append(d.errs, fault(path, format, args...))
+	}
 }
 
 type member struct {

@@ -3,6 +3,7 @@ package jobsapi_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -167,6 +168,16 @@ func TestATimeThatNoRunIDHoldsIsRefused(t *testing.T) {
 	c := create(t, `{"schedule":{"type":"once","run_at":"1969-12-31T23:59:59Z"},"target":{"type":"queue","service":"s"}}`)
 	_, err := c.Spec()
 	require.ErrorContains(t, err, "schedule.run_at")
+}
+
+func TestABodyOfNothingButFaultsIsAnsweredBriefly(t *testing.T) {
+	var b strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&b, `%c"x%d":1`, "{,"[min(i, 1)], i)
+	}
+	var c jobsapi.CreateJob
+	err := jobsapi.Decode([]byte(b.String()+"}"), &c)
+	require.Len(t, fields(err), 50)
 }
 
 func FuzzDecode(f *testing.F) {

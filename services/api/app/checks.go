@@ -113,9 +113,13 @@ func matches(patterns []string, name string) bool {
 	return false
 }
 
+// parts says what of a job is new. What is not was allowed once: a job whose target
+// is not allowed any more can still be paused.
+type parts struct{ target, notify bool }
+
 // check reports everything for which a job must be refused, as a problem, and
 // what its author may not have meant.
-func (m *managed) check(ctx context.Context, spec *job.Spec, withTarget bool, earlier error) ([]jobsapi.Warning, error) {
+func (m *managed) check(ctx context.Context, spec *job.Spec, fresh parts, earlier error) ([]jobsapi.Warning, error) {
 	now := m.o.Now()
 	errs := []error{earlier}
 	if earlier == nil { // else the same faults would be told twice
@@ -125,17 +129,19 @@ func (m *managed) check(ctx context.Context, spec *job.Spec, withTarget bool, ea
 	if err != nil {
 		return nil, m.failed(ctx, "read tenant", "tenant", err)
 	}
-	if withTarget && validType(spec.Target.Type) {
+	if fresh.target && validType(spec.Target.Type) {
 		bad, err := m.checkTarget(ctx, a, &spec.Target)
 		if err != nil {
 			return nil, m.failed(ctx, "check target", "service", err)
 		}
 		errs = append(errs, faults(bad))
 	}
-	errs = append(errs, m.checkNotify(a, spec.Notify, "notify"))
 	nobody := spec.Notify.IsZero() && a.tenant.Contact.IsZero()
-	if nobody && !a.open {
-		errs = append(errs, fieldError("notify", "missing: neither the job nor its tenant's record names whom to tell when a run dies"))
+	if fresh.notify {
+		errs = append(errs, m.checkNotify(a, spec.Notify, "notify"))
+		if nobody && !a.open {
+			errs = append(errs, fieldError("notify", "missing: neither the job nor its tenant's record names whom to tell when a run dies"))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, problemOf(err)

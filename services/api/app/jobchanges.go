@@ -60,7 +60,7 @@ func (m *managed) patchJob(ctx context.Context, in *patchJobInput) (*jobOutput, 
 	var warnings []jobsapi.Warning
 	j, err := m.m.Jobs.Edit(ctx, actor(ctx, before.Tenant), before.ID, ifVersion, func(j *job.Job) error {
 		err := p.Apply(j)
-		warnings, err = m.check(ctx, &j.Spec, p.Target != nil, err)
+		warnings, err = m.check(ctx, &j.Spec, parts{target: p.Target != nil, notify: p.Notify != nil}, err)
 		return err
 	})
 	if err != nil {

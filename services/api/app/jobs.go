@@ -103,7 +103,7 @@ func (m *managed) createJob(ctx context.Context, in *createJobInput) (*createJob
 		}
 	}
 	spec, specErr := c.Spec()
-	warnings, err := m.check(ctx, &spec, true, specErr)
+	warnings, err := m.check(ctx, &spec, parts{target: true, notify: true}, specErr)
 	if err != nil {
 		return nil, err
 	}

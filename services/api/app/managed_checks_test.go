@@ -70,6 +70,11 @@ func TestAJobThatCannotBeIsRefusedByTheNamesOfItsFields(t *testing.T) {
 	p := o.problem(http.StatusUnprocessableEntity, http.MethodPatch, "/v1/jobs/"+j.ID, `{"target":{"type":"queue","service":"payments"}}`, "Authorization", key)
 	require.Equal(t, "target.service", p.Errors[0].Location)
 	o.problem(http.StatusUnprocessableEntity, http.MethodPatch, "/v1/jobs/"+j.ID, `{}`, "Authorization", key)
+
+	ok[jobsapi.Tenant](o, http.StatusOK, http.MethodPut, "/v1/tenants/acme", `{}`, "Authorization", admin)
+	paused := ok[jobsapi.Job](o, http.StatusOK, http.MethodPatch, "/v1/jobs/"+j.ID, `{"status":"paused"}`, "Authorization", key)
+	require.Equal(t, "paused", paused.Status, "what is not allowed any more can still be paused")
+	o.problem(http.StatusUnprocessableEntity, http.MethodPatch, "/v1/jobs/"+j.ID, `{"notify":{}}`, "Authorization", key)
 	o.problem(http.StatusPreconditionFailed, http.MethodPatch, "/v1/jobs/"+j.ID, `{"name":"x"}`, "Authorization", key, "If-Match", "nonsense")
 	code, _, body := o.call(http.MethodPost, "/v1/jobs", strings.Repeat(" ", 500<<10), "Authorization", key)
 	require.Equal(t, http.StatusRequestEntityTooLarge, code, body)
