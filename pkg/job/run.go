@@ -346,6 +346,20 @@ func (r Run) Defer(until time.Time) (Run, error) {
 	return r, nil
 }
 
+// PutBack means: RUNNING → RETRY, not before until, without a failure: the call
+// was not made, for its target was not ready after all. The loser sees StaleAttempt.
+func (r Run) PutBack(now time.Time, attempt int, until time.Time) (Run, error) {
+	if err := r.held(attempt, false); err != nil {
+		return r, err
+	}
+	if r.CancelRequested {
+		return r.end(now, Cancelled, Ending{Reason: "not ready"}), nil
+	}
+	r.NotBefore = until
+	r.Deferrals++
+	return r.end(now, Retrying, Ending{Reason: "not ready"}), nil
+}
+
 // Cancel means: SCHEDULED or RETRY → CANCELLED; RUNNING is asked to stop and not
 // tried again. The loser sees IsTerminal.
 func (r Run) Cancel(now time.Time, reason string) (Run, error) {
@@ -381,8 +395,12 @@ func (r Run) Redrive(jobGeneration int64) (Run, error) {
 	if original == "" {
 		original = r.ID
 	}
+	kind := Redriven
+	if r.Kind == Notice {
+		kind = Notice // it calls whom it was for
+	}
 	return Run{
-		ID: r.ID.Redriven(), Job: r.Job, Tenant: r.Tenant, Kind: Redriven, OriginalID: original,
-		Generation: jobGeneration, Nominal: r.Nominal, State: Scheduled, Urgent: r.Urgent,
+		ID: r.ID.Redriven(), Job: r.Job, Tenant: r.Tenant, Kind: kind, OriginalID: original,
+		Generation: jobGeneration, Nominal: r.Nominal, State: Scheduled, Urgent: r.Urgent, Call: r.Call,
 	}, nil
 }

@@ -13,13 +13,22 @@ import (
 // Arm sees to it that the occurrence after a pending one will come: it inserts
 // the trigger of step.Pending, then moves the job's progress over the given
 // nominal time, with the records of what step skips. j is the job as read; a
-// *jobstore.ConflictError of PartJob means that it has changed since. A trigger
-// whose move failed is acknowledged later without effect.
+// *jobstore.ConflictError means that it, or a run of it, has changed since. A
+// trigger whose move failed is acknowledged later without effect.
+//
+// The occurrence armed over before this one is put on record, SCHEDULED, if its
+// run has not begun: so there is never more than one, [job.Progress.Previous],
+// that may begin without a record.
 func (c *Control) Arm(ctx context.Context, j *job.Job, plan *job.Plan, nominal time.Time, s job.Step) error {
 	now := c.now()
 	p := j.Progress
 	p.Pending, p.Wake = s.Pending, time.Time{}
+	var runs []job.Run
 	if s.Run {
+		var err error
+		if runs, err = c.unbegun(ctx, j, now); err != nil {
+			return err
+		}
 		p.Previous = nominal
 	}
 	if !s.Pending.IsZero() {
@@ -36,7 +45,7 @@ func (c *Control) Arm(ctx context.Context, j *job.Job, plan *job.Plan, nominal t
 		}
 	}
 	err := c.commit(ctx, jobstore.Tx{
-		Progress: &jobstore.ProgressWrite{Job: j.ID, Progress: p}, Runs: skipRuns(j, now, s.Skips),
+		Progress: &jobstore.ProgressWrite{Job: j.ID, Progress: p}, Runs: append(runs, skipRuns(j, now, s.Skips)...),
 	})
 	if err != nil {
 		return err
@@ -46,28 +55,47 @@ func (c *Control) Arm(ctx context.Context, j *job.Job, plan *job.Plan, nominal t
 	return nil
 }
 
+// unbegun returns the run of the occurrence armed over last if it has no record.
+func (c *Control) unbegun(ctx context.Context, j *job.Job, now time.Time) ([]job.Run, error) {
+	if j.Previous.IsZero() {
+		return nil, nil
+	}
+	r := NewRun(j, j.Previous)
+	if _, err := c.o.Store.Run(ctx, r.ID); !errors.Is(err, jobstore.ErrNotFound) {
+		return nil, err
+	}
+	r.Wake = now // should its message be lost too
+	return []job.Run{r}, nil
+}
+
 // Begin leases a run. lease applies [job.Run.Lease] and what may come before it;
-// Begin adds the overlap claim of a job that has one. guarded makes the job's
-// generation a condition, for a run whose occurrence was armed over before. What
-// is returned is RUNNING if the lease was won; else the run was ended, skipped,
-// or waits for the one that holds the claim, and its message is done.
-func (c *Control) Begin(ctx context.Context, j *job.Job, run job.Run, guarded bool, lease func(*job.Job, job.Run) (job.Run, error)) (job.Run, error) {
+// Begin adds the overlap claim of a job that has one. What is returned is RUNNING
+// if the lease was won; else the run was ended, skipped, or waits for the one
+// that holds the claim, and its message is done.
+//
+// Nothing of an old generation begins: an edit puts the pending occurrence and
+// the previous one on record, which a run without a record meets as a conflict;
+// for one that is on record and has not begun, the generation is a condition.
+func (c *Control) Begin(ctx context.Context, j *job.Job, run job.Run, lease func(*job.Job, job.Run) (job.Run, error)) (job.Run, error) {
 	return c.change(ctx, j, run, true, func(ctx context.Context, j *job.Job, r job.Run, tx *jobstore.Tx) (job.Run, error) {
 		next, err := lease(j, r)
 		if err != nil || next.State != job.Running {
 			return next, err
 		}
-		if claims := r.Kind == job.Occurrence && (j.Overlap == job.OverlapSkip || j.Overlap == job.OverlapQueue); claims {
+		if r.Kind == job.Occurrence && claims(j) {
 			if next, err = c.claim(ctx, j, r, next, tx); err != nil {
 				return r, err
 			}
 		}
-		if guarded && tx.Progress == nil {
+		if r.Kind == job.Occurrence && r.State == job.Scheduled && r.Version > 0 && tx.Progress == nil {
 			tx.Guard = &jobstore.Guard{Job: j.ID, Generation: j.Generation}
 		}
 		return next, nil
 	})
 }
+
+// claims reports whether a job's occurrences run one at a time.
+func claims(j *job.Job) bool { return j.Overlap == job.OverlapSkip || j.Overlap == job.OverlapQueue }
 
 // claim takes the job's overlap claim for a run about to begin. Where another
 // holds it, the run is skipped, or waits if none does yet.

@@ -83,7 +83,7 @@ func (c *Control) refresh(ctx context.Context, j **job.Job, run *job.Run, cause 
 	if !jobstore.Conflict(cause, jobstore.PartRun) && *j != nil {
 		got, err := c.o.Store.Job(ctx, run.Job)
 		if err != nil {
-			return err
+			return errors.Join(errAgain, err)
 		}
 		*j = &got
 	}
@@ -92,8 +92,10 @@ func (c *Control) refresh(ctx context.Context, j **job.Job, run *job.Run, cause 
 	case err == nil:
 		*run = got
 	case errors.Is(err, jobstore.ErrNotFound) && run.Version == 0:
-	default:
+	case errors.Is(err, jobstore.ErrNotFound):
 		return err
+	default: // what lies there is still not known
+		return errors.Join(errAgain, err)
 	}
 	return nil
 }
@@ -137,7 +139,15 @@ func (c *Control) changed(ctx context.Context, j *job.Job, before job.Run, next 
 // ended adds what a run's end brings: the overlap claim goes to the run that
 // waits for it, and the owner of a dead one is told.
 func (c *Control) ended(ctx context.Context, j *job.Job, now time.Time, r *job.Run, tx *jobstore.Tx) error {
-	if j.Active == r.ID || (j.Waiting == r.ID && r.ID != "") {
+	if r.Kind == job.Occurrence && (claims(j) || j.Active == r.ID || j.Waiting == r.ID) {
+		// Whoever ends a run may have read its job long ago.
+		got, err := c.o.Store.Job(ctx, r.Job)
+		if err != nil {
+			return err
+		}
+		j = &got
+	}
+	if j.Active == r.ID || j.Waiting == r.ID {
 		p := j.Progress
 		if j.Waiting == r.ID {
 			p.Waiting = ""

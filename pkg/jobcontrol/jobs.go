@@ -240,8 +240,9 @@ func (c *Control) edited(ctx context.Context, before, next *job.Job, edits []job
 	var tx jobstore.Tx
 	next.Progress = job.Progress{Active: before.Active, Seq: before.Seq}
 	starts := status == job.JobIsActive
-	if !next.Schedule.Recurs() && last == job.Resume && len(edits) == 1 {
-		starts = next.Schedule.At.After(now) // its time passed while it was paused
+	if !next.Schedule.Recurs() && reflect.DeepEqual(before.Schedule, next.Schedule) {
+		// It has run or was cancelled, or its time passed while it was paused.
+		starts = starts && (!before.Pending.IsZero() || (last == job.Resume && next.Schedule.At.After(now)))
 	}
 	if starts {
 		if tx, err = c.start(ctx, next, now, now); err != nil {
@@ -274,12 +275,21 @@ func (c *Control) overtaken(ctx context.Context, j *job.Job, now time.Time, e jo
 	if err != nil {
 		return nil, err
 	}
+	var ids []job.RunID
+	if j.Waiting != "" {
+		ids = append(ids, j.Waiting) // nobody wakes it later, and the list may be behind
+	}
 	for _, listed := range page.Items {
 		ofSchedule := listed.Kind == job.Occurrence
-		if listed.State.Terminal() || (!ofSchedule && e != job.Delete) || listed.Kind == job.Notice {
+		if !listed.State.Terminal() && (ofSchedule || e == job.Delete) && listed.Kind != job.Notice && listed.ID != j.Waiting {
+			ids = append(ids, listed.ID)
+		}
+	}
+	for _, id := range ids {
+		r, err := c.o.Store.Run(ctx, id)
+		if errors.Is(err, jobstore.ErrNotFound) {
 			continue
 		}
-		r, err := c.o.Store.Run(ctx, listed.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,10 @@ var errLost = errors.New("the run's lease was lost")
 // writeFor bounds the writes after a call: they go on when the runner stops.
 const writeFor = 10 * time.Second
 
+// putBack is the verdict on a call that was not made: its target was paused
+// between the question whether it is ready and the call.
+const putBack job.Verdict = "put_back"
+
 // call calls the target, with the lease renewed meanwhile, and records the end.
 func (r *Runner) call(ctx context.Context, d *delivery, a Attempt, permit *protect.Permit) error {
 	callCtx, cancel := context.WithCancelCause(ctx)
@@ -40,6 +44,9 @@ func (r *Runner) call(ctx context.Context, d *delivery, a Attempt, permit *prote
 
 	policy := jobcontrol.RetryOf(a.Job, run)
 	verdict := policy.Judge(res.StatusCode, job.ErrKind(res.Kind))
+	if res.Deferred() {
+		verdict = putBack
+	}
 	permit.Done(health(verdict, res))
 	if lost {
 		r.m.done("lost")
@@ -68,6 +75,10 @@ func (r *Runner) record(ctx context.Context, j *job.Job, run job.Run, verdict jo
 	switch verdict {
 	case job.VerdictNone:
 		return run, nil
+	case putBack:
+		return r.o.Control.Change(ctx, j, run, func(x job.Run) (job.Run, error) {
+			return x.PutBack(r.now(), attempt, r.now().Add(pausedFor))
+		})
 	case job.VerdictAccepted:
 		return r.o.Control.Change(ctx, j, run, func(x job.Run) (job.Run, error) { return x.Accept(r.now(), attempt) })
 	}

@@ -22,9 +22,7 @@ type delivery struct {
 	parts       job.RunParts
 	j           *job.Job
 	fresh       bool // its occurrence was armed over just now
-	chained     bool // the occurrence after it is due already
 	traceparent string
-	received    time.Time
 }
 
 // handle takes a message through: arm, admit, lease, call, record. A nil error
@@ -35,7 +33,7 @@ func (r *Runner) handle(ctx context.Context, m worker.Job[[]byte]) error {
 		r.m.done("unreadable")
 		return worker.DeadLetter(err.Error())
 	}
-	d := &delivery{msg: msg, parts: parts, traceparent: m.Traceparent, received: r.now()}
+	d := &delivery{msg: msg, parts: parts, traceparent: m.Traceparent}
 	j, err := r.o.Store.Job(ctx, parts.Job)
 	switch {
 	case errors.Is(err, jobstore.ErrNotFound):
@@ -53,7 +51,9 @@ func (r *Runner) handle(ctx context.Context, m worker.Job[[]byte]) error {
 }
 
 // arm makes sure of the occurrence after this one, if this is the pending one.
-// It reports whether this one itself is to run.
+// It reports whether this one itself is to run. Where it was missed and a later
+// one runs in its place, d is that one's from here on: a queue that is behind by
+// more than a job's period would else never run it.
 func (r *Runner) arm(ctx context.Context, d *delivery) (bool, error) {
 	if d.parts.Suffix != "" {
 		return true, nil
@@ -76,11 +76,17 @@ func (r *Runner) arm(ctx context.Context, d *delivery) (bool, error) {
 		switch {
 		case err == nil:
 			r.m.armed.Inc()
-			d.fresh, d.chained = true, !step.Pending.IsZero() && !step.Pending.After(now)
-			if !step.Run {
-				r.m.done("missed")
+			d.fresh = step.Run
+			if step.Run {
+				return true, nil
 			}
-			return step.Run, nil
+			r.m.done("missed")
+			if step.Pending.IsZero() || plan.Due(step.Pending).After(now) {
+				return false, nil
+			}
+			d.parts.Nominal = step.Pending
+			d.msg = jobcontrol.Message{Run: job.NewRunID(j.ID, j.Generation, step.Pending)}
+			continue
 		case try == 4:
 			return false, fmt.Errorf("arm the run after %s: %w", d.msg.Run, err)
 		}
@@ -106,7 +112,7 @@ var errEarly = errors.New("before its time")
 
 // start admits and leases the run, and calls its target.
 func (r *Runner) start(ctx context.Context, d *delivery) error {
-	run, guarded, err := r.find(ctx, d)
+	run, err := r.find(ctx, d)
 	if err != nil || run.State.Terminal() {
 		return err
 	}
@@ -122,7 +128,7 @@ func (r *Runner) start(ctx context.Context, d *delivery) error {
 	if permit == nil {
 		return r.putOff(ctx, d, run, until, reason)
 	}
-	leased, err := r.o.Control.Begin(ctx, d.j, run, guarded, r.lease(d))
+	leased, err := r.o.Control.Begin(ctx, d.j, run, r.lease(d))
 	if err != nil {
 		permit.Done(protect.Neutral)
 		return r.refused(ctx, d, run, err)
@@ -135,30 +141,24 @@ func (r *Runner) start(ctx context.Context, d *delivery) error {
 	return r.call(ctx, d, Attempt{Job: d.j, Run: leased, Target: t, Payload: payload, Tenant: tenant, Traceparent: d.traceparent}, permit)
 }
 
-// find returns the run as recorded, or as it begins; guarded says that the job's
-// generation must hold when it does. Terminal: there is nothing to do.
-func (r *Runner) find(ctx context.Context, d *delivery) (run job.Run, guarded bool, err error) {
+// find returns the run as recorded, or as it begins. Terminal: there is nothing
+// to do. The one run that may begin without a record is that of the occurrence
+// armed over last; any other message without one is of an old generation, of a
+// run that has expired, or of an occurrence that became part of a counted range
+// after its trigger was made.
+func (r *Runner) find(ctx context.Context, d *delivery) (job.Run, error) {
 	if d.fresh {
-		return jobcontrol.NewRun(d.j, d.parts.Nominal), d.chained || r.now().Sub(d.received) > 5*time.Second, nil
+		return jobcontrol.NewRun(d.j, d.parts.Nominal), nil
 	}
-	run, err = r.o.Store.Run(ctx, d.msg.Run)
+	run, err := r.o.Store.Run(ctx, d.msg.Run)
 	if !errors.Is(err, jobstore.ErrNotFound) {
-		return run, false, err
+		return run, err
 	}
-	if d.parts.Suffix != "" {
-		r.m.done("no_run") // expired since
-		return job.Run{State: job.Cancelled}, false, nil
+	if d.parts.Suffix == "" && d.parts.Generation == d.j.Generation && d.parts.Nominal.Equal(d.j.Previous) {
+		return jobcontrol.NewRun(d.j, d.parts.Nominal), nil
 	}
-	run = job.NewRun(d.j.ID, d.parts.Generation, d.parts.Nominal)
-	run.Tenant, run.Urgent = d.j.Tenant, d.j.Urgent()
-	if d.parts.Generation != d.j.Generation || d.j.Status != job.JobIsActive {
-		return run, false, nil // the lease is refused, and the record says why
-	}
-	if !d.j.Pending.IsZero() && !d.parts.Nominal.Before(d.j.Pending) {
-		r.m.done("stale")
-		return job.Run{State: job.Cancelled}, false, nil // of no occurrence that was armed over
-	}
-	return run, true, nil
+	r.m.done("stale")
+	return job.Run{State: job.Cancelled}, nil
 }
 
 // lease applies the rules: an expired lease is ended and taken in one.
@@ -236,16 +236,9 @@ func (r *Runner) putOff(ctx context.Context, d *delivery, run job.Run, until tim
 		return worker.RetryAfter(max(until.Sub(r.now()), time.Second), errors.New(reason)) // an expired lease, which waits too
 	}
 	r.m.deferred.WithLabelValues(reason).Inc()
-	deferred, err := r.o.Control.Begin(ctx, d.j, run, run.Version == 0, func(j *job.Job, x job.Run) (job.Run, error) {
-		if x.State != job.Scheduled && x.State != job.Retrying {
-			return x, nil // begun or ended meanwhile
-		}
+	deferred, err := r.o.Control.Begin(ctx, d.j, run, func(j *job.Job, x job.Run) (job.Run, error) {
 		if _, err := r.lease(d)(j, x); err != nil {
-			var c *job.ConflictError
-			if !errors.As(err, &c) || c.Kind != job.TooEarly {
-				return x, err
-			}
-			return x, nil // another message of it comes later
+			return x, err
 		}
 		return x.Defer(until)
 	})
