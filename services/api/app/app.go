@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/myosin-jobs/myosin/pkg/access"
+	"github.com/myosin-jobs/myosin/pkg/access/seal"
 	"github.com/myosin-jobs/myosin/pkg/forecast"
 	"github.com/myosin-jobs/myosin/pkg/lifecycle"
 	"github.com/myosin-jobs/myosin/pkg/platform"
@@ -47,6 +48,9 @@ type Options struct {
 	// CallbackKeys verify callback tokens, separated by commas: those of the
 	// runners. Empty: heartbeat and complete take credentials alone.
 	CallbackKeys string
+	// Secrets says how signing secrets are sealed, as the runners open them. Zero:
+	// there is no /v1/secrets.
+	Secrets seal.Settings
 	// Prefix of the installation. Empty: platform.DefaultPrefix.
 	Prefix string
 	// LogLevel and LogFormat are those of telemetry.LogOptions.
@@ -68,6 +72,7 @@ func (o *Options) Bind(s *settings.Set) {
 	s.BoolVar(&o.AllowLoopback, "allow-loopback-targets", "MYOSIN_ALLOW_LOOPBACK_TARGETS", "let targets be on this machine: never in a shared installation")
 	s.StringVar(&o.CallbackKeys, "callback-keys", "MYOSIN_CALLBACK_KEYS", "keys (whsec_…) that callback tokens are signed with, separated by commas: those of the runners")
 	s.Secret("callback-keys")
+	o.Secrets.Settings(s)
 	s.StringVar(&o.Prefix, "prefix", "MYOSIN_PREFIX", "prefix of every table and queue")
 	s.StringVar(&o.LogLevel, "log-level", "MYOSIN_LOG_LEVEL", "debug, info, warn or error")
 	s.StringVar(&o.LogFormat, "log-format", "MYOSIN_LOG_FORMAT", "json or text")
@@ -185,6 +190,9 @@ func open(p *platform.Platform, b platform.Buffers, o *Options, log *slog.Logger
 		return nil, err
 	}
 	if m.server.Callbacks, err = o.signer(); err != nil {
+		return nil, err
+	}
+	if m.server.Sealer, err = o.Secrets.Open(p.Config, p.Clock.Now); err != nil {
 		return nil, err
 	}
 	if !o.Keys {

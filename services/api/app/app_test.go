@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/sivchari/kumo"
 	"github.com/stretchr/testify/require"
 
+	"github.com/myosin-jobs/myosin/pkg/access/seal"
 	"github.com/myosin-jobs/myosin/pkg/jobsapi"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/registry"
@@ -62,7 +64,10 @@ func TestTheProcessServesAnInstallation(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "any")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "any")
 	prefix := fmt.Sprintf("a%x", time.Now().UnixNano()%1e9)
-	o := app.Options{Addr: "127.0.0.1:0", Prefix: prefix, Log: slog.New(slog.DiscardHandler)}
+	o := app.Options{
+		Addr: "127.0.0.1:0", Prefix: prefix, Log: slog.New(slog.DiscardHandler),
+		Secrets: seal.Settings{Keys: "k1:" + base64.StdEncoding.EncodeToString(make([]byte, 32))},
+	}
 	require.ErrorContains(t, app.Run(t.Context(), o), prefix+"-triggers", "there is no table yet")
 
 	p, err := platform.Open(t.Context(), platform.Options{Prefix: prefix})
@@ -112,6 +117,13 @@ func TestTheProcessServesAnInstallation(t *testing.T) {
 	require.Equal(t, j.NextRunID, runs.Items[0].ID)
 	_, err = jobs.Forecast(t.Context(), time.Time{}, 60)
 	require.NoError(t, err)
+	secret, err := jobs.CreateSecret(t.Context(), &jobsapi.CreateSecret{})
+	require.NoError(t, err)
+	kept, err := p.Jobs.Secrets(t.Context(), "default")
+	require.NoError(t, err)
+	plain, err := must(o.Secrets.Open(p.Config, nil)).Open(t.Context(), kept[0].Sealed, map[string]string{"tenant": "default", "secret": secret.ID})
+	require.NoError(t, err)
+	require.Equal(t, secret.Value, string(plain), "as the runners open it")
 	_, err = jobs.Run(t.Context(), "nonsense")
 	var problem *jobsapi.Problem
 	require.ErrorAs(t, err, &problem)
