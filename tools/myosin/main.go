@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // cron preview knows every zone on any machine
 
 	"golang.org/x/term"
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ type Host struct {
 	// InTerminal and ErrTerminal say that a person is there: questions are asked
 	// and progress is shown.
 	InTerminal, ErrTerminal bool
+	// Transport carries the requests to the HTTP API; nil: the default one.
+	Transport http.RoundTripper
 }
 
 // Run carries out one command line, without the program's name, and returns its
@@ -60,6 +63,7 @@ type app struct {
 	ran bool
 
 	prefix, endpoint, region string
+	api, key                 string // of the HTTP API
 	patience                 time.Duration
 	verbose                  bool
 
@@ -69,8 +73,13 @@ type app struct {
 
 const rootHelp = `Myosin delivers jobs to a service's SQS queue when they are due.
 
-Output is for people; with --json it is for scripts: one object, for lists one
-array, and for "work" and the redrives one object per line as things happen.
+"jobs", "runs", "dlq", "keys", "secrets", "tenants", "audit" and "forecast" call the
+HTTP API (--api, --key); the others work on AWS itself (--endpoint, --region,
+--prefix); "cron" needs neither.
+
+Output is for people; with --json (or -o json) it is for scripts: one object, for
+lists one array, and for "work", the redrives and what follows a run (--wait,
+"runs watch") one object per line as things happen.
 Keys are snake_case and times are RFC 3339 in UTC. Errors go to standard error.
 
 Exit codes:
@@ -90,12 +99,17 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.prefix, "prefix", a.env("MYOSIN_PREFIX", platform.DefaultPrefix), "prefix of the installation's resources (MYOSIN_PREFIX)")
 	f.StringVar(&a.endpoint, "endpoint", "", "base URL of all AWS services (AWS_ENDPOINT_URL); default: AWS itself")
 	f.StringVar(&a.region, "region", "", "AWS region (AWS_REGION); default: as the SDK finds it, else us-east-1")
-	f.BoolVar(&a.out.json, "json", false, "print JSON")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "log every AWS call to standard error")
+	f.VarP(&outputFlag{&a.out.json}, "output", "o", "table, for people, or json, for scripts")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // it exists
+	f.BoolVar(&a.out.json, "json", false, "the same as -o json")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log every call to AWS and the API to standard error")
 	durationVar(f, &a.patience, "timeout", 30*time.Second, "give up after so long without progress; 0: never")
 	root.AddCommand(
 		a.scheduleCommand(), a.getCommand(), a.cancelCommand(), a.rescheduleCommand(), a.workCommand(),
-		a.triggersCommand(), a.servicesCommand(), a.partitionsCommand(), a.inboundCommand(), a.versionCommand(),
+		a.jobsCommand(), a.runsCommand(), a.deadLettersCommand(), a.cronCommand(),
+		a.triggersCommand(), a.servicesCommand(), a.partitionsCommand(), a.inboundCommand(),
+		a.keysCommand(), a.secretsCommand(), a.tenantsCommand(), a.auditCommand(), a.forecastCommand(),
+		a.versionCommand(), docsCommand(),
 	)
 	return root
 }

@@ -25,19 +25,22 @@ const (
 	ExitRefused     = 5
 	ExitUnavailable = 6
 	ExitDenied      = 7
+	ExitNotRun      = 8
 	ExitInterrupted = 130
 )
 
 const exitHelp = `    0  done
-    1  failed, for a reason none of the others names
+    1  failed, for a reason none of the others names; the run that was waited for
+       is dead
     2  wrong usage: flags, arguments, or a confirmation that was not given
-    3  not found: the trigger, service, queue or table does not exist
-    4  conflict: the trigger's state does not allow it, it was too late to be
+    3  not found: the trigger, job, run, service, queue or table does not exist
+    4  conflict: the state of the thing does not allow it, it was too late to be
        sure, or somebody else changed the same thing
     5  refused: the input is outside a limit; the message names the field
     6  unavailable: the endpoint cannot be reached, is throttled, or timed out;
        try again
     7  denied: no right, or no valid credentials
+    8  not run: the run that was waited for was cancelled or skipped
   130  interrupted`
 
 // exitError is an error with its exit code.

@@ -76,6 +76,29 @@ func (t *timeFlag) at(now, def time.Time) time.Time {
 	return v
 }
 
+// outputFlag chooses between table and json.
+type outputFlag struct{ json *bool }
+
+// String implements pflag.Value.
+func (o *outputFlag) String() string {
+	if o.json != nil && *o.json {
+		return "json"
+	}
+	return "table"
+}
+
+// Set implements pflag.Value.
+func (o *outputFlag) Set(s string) error {
+	if s != "table" && s != "json" {
+		return errors.New("want table or json")
+	}
+	*o.json = s == "json"
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*outputFlag) Type() string { return "format" }
+
 // laneFlag is a lane.
 type laneFlag struct{ lane trigger.Lane }
 

@@ -138,7 +138,10 @@ func (p *progress) step() {
 		return
 	}
 	p.shown = time.Now()
-	text := fmt.Sprintf("%s: %d of %d", p.what, p.done, p.total)
+	text := fmt.Sprintf("%s: %d", p.what, p.done)
+	if p.total > 0 {
+		text += fmt.Sprintf(" of %d", p.total)
+	}
 	p.width = max(p.width, len(text))
 	fmt.Fprintf(p.app.host.Err, "\r%-*s", p.width, text)
 }

@@ -94,8 +94,9 @@ func layouts() []string {
 }
 
 // Time reads a point in time: RFC 3339 with its zone (seconds may be left out),
-// thirteen digits of epoch milliseconds, "now", or a duration with a sign, as in
-// "+90m", "-1d" and "now+2h", counted from now. The answer is UTC.
+// thirteen digits of epoch milliseconds, "now", or a duration counted from now: with
+// a sign, as in "+90m", "-1d" and "now+2h", or in words, as in "in 5m" and "2h ago".
+// The answer is UTC.
 func Time(s string, now time.Time) (time.Time, error) {
 	if s == "now" {
 		return now.UTC(), nil
@@ -104,6 +105,18 @@ func Time(s string, now time.Time) (time.Time, error) {
 		d, err := Duration(rel)
 		if err != nil {
 			return time.Time{}, err
+		}
+		return now.Add(d).UTC(), nil
+	}
+	later, isLater := strings.CutPrefix(s, "in ")
+	earlier, isEarlier := strings.CutSuffix(s, " ago")
+	if isLater != isEarlier {
+		d, err := Duration(strings.TrimSpace(map[bool]string{true: later, false: earlier}[isLater]))
+		switch {
+		case err != nil:
+			return time.Time{}, err
+		case isEarlier:
+			d = -d
 		}
 		return now.Add(d).UTC(), nil
 	}
@@ -118,7 +131,7 @@ func Time(s string, now time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q: want a time with its zone such as 2027-01-01T09:00:00Z, or one from now such as +90m", s)
+	return time.Time{}, fmt.Errorf("%q: want a time with its zone such as 2027-01-01T09:00:00Z, or one from now such as +90m or \"in 90m\"", s)
 }
 
 // Until says how far a time is from now, for people: "in 3d 12h", "4.2s ago".

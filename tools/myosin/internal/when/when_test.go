@@ -112,3 +112,16 @@ func TestDistancesReadLikeSpeech(t *testing.T) {
 		require.Equal(t, want, when.Until(now.Add(d), now))
 	}
 }
+
+func TestTimesFromNowAreReadInWordsToo(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{"in 5m": 5 * time.Minute, "in 1d12h": 36 * time.Hour, "2h ago": -2 * time.Hour} {
+		got, err := when.Time(text, now)
+		require.NoError(t, err)
+		require.Equal(t, now.Add(want), got)
+	}
+	for _, text := range []string{"in", "in ", "ago", "in 5", "5 ago", "in 5m ago", " ago"} {
+		_, err := when.Time(text, now)
+		require.Error(t, err, text)
+	}
+}
