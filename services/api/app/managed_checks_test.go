@@ -1,9 +1,13 @@
 package app_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
@@ -14,8 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/myosin-jobs/myosin/pkg/access"
+	"github.com/myosin-jobs/myosin/pkg/job"
 	"github.com/myosin-jobs/myosin/pkg/jobsapi"
+	"github.com/myosin-jobs/myosin/pkg/jobstore"
+	"github.com/myosin-jobs/myosin/pkg/target"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
+	"github.com/myosin-jobs/myosin/services/api/app"
 )
 
 // locations returns the fields that a problem names.
@@ -212,4 +220,44 @@ func TestNonsenseIsAnsweredAsDescribed(t *testing.T) {
 	}
 	require.Greater(t, seen, 500)
 	require.NotContains(t, o.log.String(), "level=ERROR")
+}
+
+// failing is a store whose reads of jobs fail.
+type failing struct {
+	app.JobReads
+	err error
+}
+
+func (f *failing) Job(context.Context, trigger.ID) (job.Job, error) { return job.Job{}, f.err }
+
+func TestAStoreThatFailsIsNotToldOf(t *testing.T) {
+	o := newOffice(t, false)
+	reads := &failing{JobReads: o.jobs, err: errors.New("table of account 123456789012 is gone")}
+	options := app.HandlerOptions{
+		Jobs: broken{}, Services: o.services, Partitions: o.partitions, Now: o.clock.now, Log: slog.New(slog.NewTextHandler(o.log, nil)),
+		Managed: &app.Managed{
+			Jobs: o.control, Runs: o.control, Reads: reads, Records: o.jobs, Audits: o.jobs, Guard: target.NewGuard(target.GuardOptions{}),
+		},
+	}
+	h, err := app.NewHandler(options)
+	require.NoError(t, err)
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	o.url = srv.URL
+	path := "/v1/jobs/" + trigger.NewID().String()
+	p := o.problem(http.StatusInternalServerError, http.MethodGet, path, "")
+	require.Empty(t, p.Detail)
+	require.Contains(t, o.log.String(), "123456789012")
+	reads.err = jobstore.ErrBusy
+	code, head, _ := o.call(http.MethodGet, path, "")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, "1", head.Get("Retry-After"))
+	o.problem(http.StatusNotFound, http.MethodGet, "/v1/secrets", "")  // nothing seals them
+	o.problem(http.StatusNotFound, http.MethodGet, "/v1/forecast", "") // nothing counts
+
+	options.Managed = &app.Managed{Jobs: o.control}
+	_, err = app.NewHandler(options)
+	for _, want := range []string{"runs", "reads", "records", "audits", "guard"} {
+		require.ErrorContains(t, err, "managed "+want+": missing")
+	}
 }

@@ -56,10 +56,11 @@ var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 // office is the API with the managed layer, over real tables of an emulator.
 type office struct {
 	rig
-	clock   *watch
-	jobs    jobstore.Store
-	control *jobcontrol.Control
-	signer  *target.Signer
+	clock      *watch
+	partitions app.Partitions
+	jobs       jobstore.Store
+	control    *jobcontrol.Control
+	signer     *target.Signer
 }
 
 type due map[string][]forecast.Point
@@ -86,7 +87,7 @@ func newOffice(t *testing.T, keys bool) *office {
 	require.NoError(t, err)
 	require.NoError(t, triggers.SetEpochs(t.Context(), nil, trigger.Epochs{{N: 2}}))
 
-	o := &office{rig: rig{t: t, log: &strings.Builder{}}, clock: &watch{t: noon}}
+	o := &office{rig: rig{t: t, log: &strings.Builder{}}, clock: &watch{t: noon}, partitions: triggers}
 	o.jobs, err = dynamojobs.New(dynamojobs.Options{Client: db, Jobs: prefix + "-jobs", Runs: prefix + "-runs", Triggers: triggers, Now: o.clock.now})
 	require.NoError(t, err)
 	queues := memqueue.New(memqueue.Options{})
@@ -317,4 +318,91 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", b.credential)
 	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestRequestsUnderOneIdempotencyKeyMakeOneJob(t *testing.T) {
+	o := newOffice(t, false)
+	type answer struct {
+		code int
+		body string
+	}
+	answers := make([]answer, 8)
+	var wg sync.WaitGroup
+	for i := range answers {
+		wg.Go(func() {
+			code, _, body := o.call(http.MethodPost, "/v1/jobs", cronBody, "Idempotency-Key", "together")
+			answers[i] = answer{code, body}
+		})
+	}
+	wg.Wait()
+	bodies := map[string]int{}
+	for _, a := range answers {
+		if a.code != http.StatusConflict {
+			require.Equal(t, http.StatusCreated, a.code, a.body)
+			bodies[a.body]++
+		}
+	}
+	require.Len(t, bodies, 1, "every answer is the same")
+	require.Len(t, ok[jobsapi.Page[jobsapi.Job]](o, http.StatusOK, http.MethodGet, "/v1/jobs", "").Items, 1)
+
+	o.clock.add(25 * time.Hour)
+	later := ok[jobsapi.Job](o, http.StatusCreated, http.MethodPost, "/v1/jobs", cronBody, "Idempotency-Key", "together")
+	for body := range bodies {
+		require.NotContains(t, body, later.ID, "a key is kept for a day")
+	}
+	require.Len(t, ok[jobsapi.Page[jobsapi.Job]](o, http.StatusOK, http.MethodGet, "/v1/jobs", "").Items, 2)
+
+	o.problem(http.StatusUnprocessableEntity, http.MethodPost, "/v1/jobs", `{}`, "Idempotency-Key", "mended")
+	ok[jobsapi.Job](o, http.StatusCreated, http.MethodPost, "/v1/jobs", cronBody, "Idempotency-Key", "mended")
+	o.problem(http.StatusUnprocessableEntity, http.MethodPost, "/v1/jobs", cronBody, "Idempotency-Key", strings.Repeat("k", 256))
+}
+
+func TestListsGoOnAndFilter(t *testing.T) {
+	o := newOffice(t, false)
+	var ids []string
+	for _, label := range []string{"red", "blue", "red", "red"} {
+		o.clock.add(time.Second)
+		j := ok[jobsapi.Job](o, http.StatusCreated, http.MethodPost, "/v1/jobs", `{"labels":{"colour":"`+label+`"},`+cronBody[1:])
+		ids = append(ids, j.ID)
+	}
+	all := func(query string) []string {
+		var out []string
+		for cursor, n := "", 0; n == 0 || cursor != ""; n++ {
+			require.Less(t, n, 20)
+			page := ok[jobsapi.Page[jobsapi.Job]](o, http.StatusOK, http.MethodGet, "/v1/jobs?limit=2&"+query+"&cursor="+cursor, "")
+			for _, j := range page.Items {
+				out = append(out, j.ID)
+			}
+			cursor = page.NextCursor
+		}
+		return out
+	}
+	require.Equal(t, []string{ids[3], ids[2], ids[1], ids[0]}, all("status="), "newest first")
+	require.Equal(t, []string{ids[3], ids[2], ids[0]}, all("label=colour%3Dred"))
+	ok[jobsapi.Job](o, http.StatusOK, http.MethodDelete, "/v1/jobs/"+ids[2], "")
+	require.Equal(t, []string{ids[3], ids[0]}, all("label=colour%3Dred"))
+	require.Equal(t, []string{ids[2]}, all("status=deleted"))
+	p := o.problem(http.StatusUnprocessableEntity, http.MethodGet, "/v1/jobs?cursor=nonsense", "")
+	require.Equal(t, "query.cursor", p.Errors[0].Location)
+	o.problem(http.StatusUnprocessableEntity, http.MethodGet, "/v1/jobs?limit=101", "")
+	o.problem(http.StatusUnprocessableEntity, http.MethodGet, "/v1/jobs?staus=active", "")
+
+	run := ok[jobsapi.Run](o, http.StatusAccepted, http.MethodPost, "/v1/jobs/"+ids[3]+"/run", "")
+	states := func(status string) []string {
+		var out []string
+		for _, r := range ok[jobsapi.Page[jobsapi.Run]](o, http.StatusOK, http.MethodGet, "/v1/jobs/"+ids[3]+"/runs?status="+status, "").Items {
+			out = append(out, r.ID)
+		}
+		return out
+	}
+	require.Equal(t, []string{run.ID}, states("QUEUED"))
+	require.Len(t, states("SCHEDULED"), 1)
+	require.Empty(t, states("DEAD"))
+	cancelled := ok[jobsapi.Run](o, http.StatusOK, http.MethodPost, "/v1/runs/"+run.ID+"/cancel", "")
+	require.Equal(t, "CANCELLED", cancelled.Status)
+	require.Equal(t, []string{run.ID}, states("CANCELLED"))
+	waiting := states("SCHEDULED")[0]
+	next := ok[jobsapi.Run](o, http.StatusOK, http.MethodPost, "/v1/runs/"+waiting+"/cancel", "")
+	require.Equal(t, waiting, next.ID)
+	require.NotEqual(t, waiting, states("SCHEDULED")[0], "cancelling the run that waits leaves the one after it")
 }
