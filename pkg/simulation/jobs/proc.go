@@ -168,7 +168,12 @@ func (s jobsOf) Run(ctx context.Context, id job.RunID) (job.Run, error) {
 
 // Runs implements jobstore.Store.
 func (s jobsOf) Runs(ctx context.Context, q jobstore.RunQuery) (jobstore.Page[job.Run], error) {
-	return faulty(ctx, s, "runs", func(ctx context.Context, f Fault) (jobstore.Page[job.Run], error) { return s.list(ctx, q, f.Stale) })
+	return faulty(ctx, s, "runs", func(ctx context.Context, f Fault) (jobstore.Page[job.Run], error) {
+		if f.Stale > 0 {
+			return s.list(q, f.Stale), nil
+		}
+		return s.table.Runs(ctx, q)
+	})
 }
 
 // Due implements jobstore.Store.

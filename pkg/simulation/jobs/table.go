@@ -2,16 +2,13 @@ package jobs
 
 import (
 	"context"
-	"errors"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/myosin-jobs/myosin/pkg/job"
 	"github.com/myosin-jobs/myosin/pkg/jobstore"
-	"github.com/myosin-jobs/myosin/pkg/store"
+	"github.com/myosin-jobs/myosin/pkg/jobstore/memjobs"
 	"github.com/myosin-jobs/myosin/pkg/store/memstore"
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
@@ -23,21 +20,17 @@ type Change struct {
 	JobOf          *job.Job // the run's job as it is after the commit
 }
 
-// table is the jobs and runs in memory, beside the triggers of a memstore. Its
-// lists may be read as they were some time ago.
+// table is the job store, with a second account of what lies in it, so that each
+// commit can be judged by what was there before. Its list of runs may be read as
+// it was some time ago.
 type table struct {
-	jobstore.Records // none: every tenant is unknown
-
-	triggers *memstore.Store
+	*memjobs.Store
 	onChange func(ctx context.Context, changes []Change)
 
 	mu     sync.Mutex
 	jobs   map[trigger.ID]job.Job
 	runs   map[job.RunID]*kept
 	ofJob  map[trigger.ID][]job.RunID // ascending
-	waking map[jobstore.Wake]bool     // Run is empty for a job; At is zero
-	units  float64
-	reads  int
 	writes int
 }
 
@@ -50,8 +43,8 @@ type kept struct {
 
 func newTable(triggers *memstore.Store) *table {
 	return &table{
-		triggers: triggers, jobs: map[trigger.ID]job.Job{}, runs: map[job.RunID]*kept{}, ofJob: map[trigger.ID][]job.RunID{},
-		waking: map[jobstore.Wake]bool{},
+		Store: memjobs.New(memjobs.Options{Triggers: triggers}),
+		jobs:  map[trigger.ID]job.Job{}, runs: map[job.RunID]*kept{}, ofJob: map[trigger.ID][]job.RunID{},
 	}
 }
 
@@ -60,186 +53,77 @@ func cloneRun(r job.Run) job.Run {
 	return r
 }
 
-// Tenant implements jobstore.Records.
+// Tenant implements jobstore.Records: every tenant has the same contact.
 func (t *table) Tenant(context.Context, string) (jobstore.Tenant, error) {
 	return jobstore.Tenant{Contact: job.Notify{Webhook: "https://owner.example/hook"}}, nil
 }
 
-// Job implements jobstore.Store.
-func (t *table) Job(_ context.Context, id trigger.ID) (job.Job, error) {
+// list is Runs as it was some time ago, in one page.
+func (t *table) list(q jobstore.RunQuery, stale time.Duration) jobstore.Page[job.Run] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reads++
-	j, ok := t.jobs[id]
-	if !ok {
-		return job.Job{}, jobstore.ErrNotFound
-	}
-	return j, nil
-}
-
-// Run implements jobstore.Store.
-func (t *table) Run(_ context.Context, id job.RunID) (job.Run, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reads++
-	r, ok := t.runs[id]
-	if !ok {
-		return job.Run{}, jobstore.ErrNotFound
-	}
-	return cloneRun(r.Run), nil
-}
-
-// Runs implements jobstore.Store, without cursors: nothing here lists further
-// than one page.
-func (t *table) Runs(ctx context.Context, q jobstore.RunQuery) (jobstore.Page[job.Run], error) {
-	return t.list(ctx, q, 0)
-}
-
-func (t *table) list(_ context.Context, q jobstore.RunQuery, stale time.Duration) (jobstore.Page[job.Run], error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reads++
 	var p jobstore.Page[job.Run]
 	for _, id := range slices.Backward(t.ofJob[q.Job]) {
 		k := t.runs[id]
 		r := &k.Run
-		if stale > 0 && time.Since(k.changed) < stale {
+		if time.Since(k.changed) < stale {
 			r = k.was
 		}
 		if r == nil || (q.State != "" && r.State != q.State) {
 			continue
 		}
 		if len(p.Items) == q.Limit {
-			p.Next = "more"
 			break
 		}
 		item := cloneRun(*r)
 		item.Payload = nil
 		p.Items = append(p.Items, item)
 	}
-	return p, nil
-}
-
-// Due implements jobstore.Store.
-func (t *table) Due(_ context.Context, shard int, before time.Time, limit int) ([]jobstore.Wake, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.reads++
-	var due []jobstore.Wake
-	for w := range t.waking {
-		if int(w.Job[15])%jobstore.Wakes != shard {
-			continue
-		}
-		if w.At = t.jobs[w.Job].Wake; w.Run != "" {
-			w.At = t.runs[w.Run].Wake
-		}
-		if w.At.Before(before) {
-			due = append(due, w)
-		}
-	}
-	slices.SortFunc(due, func(a, b jobstore.Wake) int {
-		if c := a.At.Compare(b.At); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Job.String()+string(a.Run), b.Job.String()+string(b.Run))
-	})
-	return due[:min(limit, len(due))], nil
+	return p
 }
 
 // Commit implements jobstore.Store.
 func (t *table) Commit(ctx context.Context, tx jobstore.Tx) error {
-	if err := tx.Validate(); err != nil {
-		return err
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.writes++
-	if err := t.check(ctx, &tx); err != nil {
+	if err := t.Store.Commit(ctx, tx); err != nil {
 		return err
 	}
-	units := 0.0
+	t.writes++
 	var changes []Change
-	for _, j := range []*job.Job{tx.Create, tx.Edit} {
-		if j == nil {
-			continue
-		}
-		next := *j
-		next.Labels = maps.Clone(j.Labels)
+	changeJob := func(id trigger.ID, next job.Job) {
 		c := Change{Job: &next}
-		if before, ok := t.jobs[j.ID]; ok {
+		if before, ok := t.jobs[id]; ok {
 			c.JobBefore = &before
 		}
 		next.Seq++
-		t.jobs[j.ID] = next
-		units += 3
+		t.jobs[id] = next
 		changes = append(changes, c)
 	}
-	if p := tx.Progress; p != nil {
-		before := t.jobs[p.Job]
-		next := before
-		next.Progress = p.Progress
-		next.Seq++
-		t.jobs[p.Job] = next
-		units += indexed(before.Wake, next.Wake)
-		changes = append(changes, Change{JobBefore: &before, Job: &next})
+	if tx.Create != nil {
+		changeJob(tx.Create.ID, *tx.Create)
 	}
-	if tx.Guard != nil {
-		units++
+	if tx.Edit != nil {
+		changeJob(tx.Edit.ID, *tx.Edit)
+	}
+	if tx.Progress != nil {
+		next := t.jobs[tx.Progress.Job]
+		next.Progress = tx.Progress.Progress
+		changeJob(tx.Progress.Job, next)
 	}
 	for _, r := range tx.Runs {
 		changes = append(changes, t.put(r))
-		before := time.Time{}
-		if b := changes[len(changes)-1].RunBefore; b != nil {
-			before = b.Wake
-		}
-		units += indexed(before, r.Wake)
 	}
-	for _, row := range tx.Triggers {
-		res := t.triggers.Write(ctx, []store.Op{{Kind: store.Insert, Key: row.Key(), Row: row}})
-		if res[0].Err != nil {
-			return errors.Join(errors.New("the world's own fault"), res[0].Err)
-		}
-	}
-	if tx.Parts() > 1 {
-		units *= 2
-	}
-	t.units += units
 	for i, c := range changes {
-		if c.Job != nil {
-			t.watch(jobstore.Wake{Job: c.Job.ID}, c.Job.Wake)
-			continue
+		if c.Run != nil {
+			j := t.jobs[c.Run.Job]
+			changes[i].JobOf = &j
 		}
-		t.watch(jobstore.Wake{Job: c.Run.Job, Run: c.Run.ID}, c.Run.Wake)
-		j := t.jobs[c.Run.Job]
-		changes[i].JobOf = &j
 	}
 	if t.onChange != nil {
 		t.onChange(ctx, changes)
 	}
 	return nil
-}
-
-// indexed is what an item with an entry in the index of wakes costs to write.
-func indexed(before, after time.Time) float64 {
-	n := 1.0
-	if before.Equal(after) {
-		return n
-	}
-	if !before.IsZero() {
-		n++
-	}
-	if !after.IsZero() {
-		n++
-	}
-	return n
-}
-
-func (t *table) watch(w jobstore.Wake, at time.Time) {
-	if at.IsZero() {
-		delete(t.waking, w)
-		return
-	}
-	t.waking[w] = true
 }
 
 func (t *table) put(r job.Run) Change {
@@ -257,58 +141,4 @@ func (t *table) put(r job.Run) Change {
 	}
 	t.runs[r.ID] = k
 	return c
-}
-
-// check looks at every condition.
-func (t *table) check(ctx context.Context, tx *jobstore.Tx) error {
-	conflict := func(p jobstore.Part, i int) error { return &jobstore.ConflictError{Part: p, Index: i} }
-	if tx.Create != nil {
-		if _, there := t.jobs[tx.Create.ID]; there {
-			return conflict(jobstore.PartJob, 0)
-		}
-	}
-	if tx.Edit != nil && t.jobs[tx.Edit.ID].Seq != tx.Edit.Seq {
-		return conflict(jobstore.PartJob, 0)
-	}
-	if p := tx.Progress; p != nil && t.jobs[p.Job].Seq != p.Seq {
-		return conflict(jobstore.PartJob, 0)
-	}
-	if g := tx.Guard; g != nil && (t.jobs[g.Job].Status != job.JobIsActive || t.jobs[g.Job].Generation != g.Generation) {
-		return conflict(jobstore.PartGuard, 0)
-	}
-	for i, r := range tx.Runs {
-		version := int64(0)
-		if k, ok := t.runs[r.ID]; ok {
-			version = k.Version
-		}
-		if version != r.Version {
-			return conflict(jobstore.PartRun, i)
-		}
-	}
-	for i, row := range tx.Triggers {
-		if found, err := t.triggers.Get(ctx, row.Key()); err != nil || found != nil {
-			return conflict(jobstore.PartTrigger, i)
-		}
-	}
-	return nil
-}
-
-// Jobs implements jobstore.Store: nothing here lists jobs.
-func (t *table) Jobs(context.Context, jobstore.JobQuery) (jobstore.Page[job.Job], error) {
-	return jobstore.Page[job.Job]{}, errors.ErrUnsupported
-}
-
-// Dead implements jobstore.Store: nothing here lists dead letters.
-func (t *table) Dead(context.Context, jobstore.DeadQuery) (jobstore.Page[job.Run], error) {
-	return jobstore.Page[job.Run]{}, errors.ErrUnsupported
-}
-
-// Idempotency implements jobstore.Store: nothing here keeps answers.
-func (t *table) Idempotency(context.Context, string, string) (jobstore.Idempotency, error) {
-	return jobstore.Idempotency{}, jobstore.ErrNotFound
-}
-
-// Audit implements jobstore.Store: nothing here reads audit records.
-func (t *table) Audit(context.Context, string, string, int) (jobstore.Page[jobstore.AuditRecord], error) {
-	return jobstore.Page[jobstore.AuditRecord]{}, errors.ErrUnsupported
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/job"
 	"github.com/myosin-jobs/myosin/pkg/jobcontrol"
 	"github.com/myosin-jobs/myosin/pkg/jobstore"
+	"github.com/myosin-jobs/myosin/pkg/jobstore/memjobs"
 	"github.com/myosin-jobs/myosin/pkg/membership"
 	"github.com/myosin-jobs/myosin/pkg/queue"
 	"github.com/myosin-jobs/myosin/pkg/queue/memqueue"
@@ -81,10 +82,12 @@ type World struct {
 	due    rowHeap
 	notify chan struct{}
 	down   bool // triggers stay where they are
+	lag    time.Duration
 	calls  []Call
 	perRun map[job.RunID]int
 	procs  []*Proc
 	serial int
+	reads  int // of jobs, runs and tenants by processes
 	end    context.CancelFunc
 	mover  sync.WaitGroup
 }
@@ -163,7 +166,7 @@ func (w *World) move(ctx context.Context) {
 		wait := time.Hour
 		var row *store.Row
 		if len(w.due) > 0 && !w.down {
-			if wait = time.Until(w.due[0].Due); wait <= 0 {
+			if wait = time.Until(w.due[0].Due.Add(w.lag)); wait <= 0 {
 				row = heap.Pop(&w.due).(*store.Row)
 			}
 		}
@@ -199,6 +202,14 @@ func (w *World) deliver(ctx context.Context, row *store.Row) {
 		}
 		time.Sleep(100 * time.Millisecond) // and perhaps it was sent: then it comes twice
 	}
+}
+
+// SetLag makes queues behind: every trigger reaches its queue so much later.
+func (w *World) SetLag(d time.Duration) {
+	w.mu.Lock()
+	w.lag = d
+	w.mu.Unlock()
+	w.poke()
 }
 
 // Outage stops or resumes the delivery of triggers.
@@ -301,6 +312,11 @@ func (w *World) ready(t job.Target) (time.Time, bool) {
 }
 
 func (w *World) storeFault(op string) Fault {
+	if op != "commit" && op != "due" {
+		w.mu.Lock()
+		w.reads++
+		w.mu.Unlock()
+	}
 	if w.o.StoreFault == nil {
 		return Fault{}
 	}
@@ -350,11 +366,12 @@ func (w *World) Runs(id trigger.ID) []job.Run {
 	return out
 }
 
-// Cost returns the write units, writes and reads of the job store so far.
-func (w *World) Cost() (units float64, writes, reads int) {
-	w.table.mu.Lock()
-	defer w.table.mu.Unlock()
-	return w.table.units, w.table.writes, w.table.reads
+// Cost returns what the job store counted so far, and how often it was read by
+// processes.
+func (w *World) Cost() (counts memjobs.Counts, reads int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.table.Counts(), w.reads
 }
 
 // Behind returns the control of a process that the world's faults befall.
