@@ -112,7 +112,8 @@ func (a *app) jobsCreateCommand() *cobra.Command {
 	return cmd
 }
 
-// printChanged prints a job after a change of it.
+// printChanged prints a job after a change of it. Of a job that does not run, its
+// schedule is nothing to warn of.
 func (a *app) printChanged(what string, j *jobsapi.Job) error {
 	now := time.Now()
 	lines := []string{what + " " + j.ID}
@@ -130,7 +131,9 @@ func (a *app) printChanged(what string, j *jobsapi.Job) error {
 	if err := a.out.object(j, "%s", strings.Join(lines, "\n")); err != nil {
 		return err
 	}
-	a.warn(j.Warnings)
+	if j.Status == "active" {
+		a.warn(j.Warnings)
+	}
 	return nil
 }
 
