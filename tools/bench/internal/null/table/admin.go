@@ -20,8 +20,9 @@ func (k keySchema) of(kind string) string {
 }
 
 type indexSpec struct {
-	IndexName string
-	KeySchema keySchema
+	IndexName  string
+	KeySchema  keySchema
+	Projection struct{ ProjectionType string }
 }
 
 // description is what DescribeTable tells.
@@ -44,10 +45,27 @@ type (
 	}
 )
 
+// kindsOf gives the types of attributes; those that are not defined are texts.
+func kindsOf(defined []definition) func(name string) string {
+	return func(name string) string {
+		for _, d := range defined {
+			if d.AttributeName == name {
+				return d.AttributeType
+			}
+		}
+		return kindText
+	}
+}
+
+func known(kind string) bool { return kind == kindText || kind == kindNumber }
+
+func wrongKind() *wire.Error { return invalid("keys are strings here, sort keys numbers too") }
+
 func (e *Engine) admin(op string, body, dst []byte) ([]byte, error) {
 	var in struct {
 		TableName               string
 		KeySchema               keySchema
+		AttributeDefinitions    []definition
 		GlobalSecondaryIndexes  []indexSpec
 		TimeToLiveSpecification struct {
 			AttributeName string
@@ -73,12 +91,21 @@ func (e *Engine) admin(op string, body, dst []byte) ([]byte, error) {
 		if in.TableName == "" || hash == "" {
 			return dst, invalid("a table needs a name and a hash key")
 		}
-		t = newTable(in.TableName, hash, in.KeySchema.of("RANGE"), e.limits)
+		kinds := kindsOf(in.AttributeDefinitions)
+		sort := in.KeySchema.of("RANGE")
+		t = newTable(in.TableName, hash, sort, kinds(sort), e.limits)
+		if kinds(hash) != kindText || !known(t.sortKind) {
+			return dst, wrongKind()
+		}
 		for _, x := range in.GlobalSecondaryIndexes {
-			t.indexes = append(t.indexes, &index{
+			i := &index{
 				name: x.IndexName, hash: x.KeySchema.of("HASH"), sort: x.KeySchema.of("RANGE"),
-				parts: make(map[string]*ordered[*entry]),
-			})
+				keysOnly: x.Projection.ProjectionType == "KEYS_ONLY", parts: make(map[string]*ordered[*entry]),
+			}
+			if i.sortKind = kinds(i.sort); kinds(i.hash) != kindText || !known(i.sortKind) {
+				return dst, wrongKind()
+			}
+			t.indexes = append(t.indexes, i)
 		}
 		e.tables[in.TableName] = t
 		out = struct{ TableDescription description }{t.describe()}
@@ -125,19 +152,21 @@ func (t *Table) describe() description {
 	}
 	d.BillingModeSummary.BillingMode = "PAY_PER_REQUEST"
 	defined := map[string]bool{}
-	define := func(names ...string) {
-		for _, name := range names {
-			if name != "" && !defined[name] {
-				defined[name] = true
-				d.AttributeDefinitions = append(d.AttributeDefinitions, definition{name, "S"})
-			}
+	define := func(name, kind string) {
+		if name != "" && !defined[name] {
+			defined[name] = true
+			d.AttributeDefinitions = append(d.AttributeDefinitions, definition{name, kind})
 		}
 	}
-	define(t.hash, t.sort)
+	define(t.hash, kindText)
+	define(t.sort, t.sortKind)
 	for _, x := range t.indexes {
-		define(x.hash, x.sort)
+		define(x.hash, kindText)
+		define(x.sort, x.sortKind)
 		i := indexDescription{IndexName: x.name, IndexStatus: "ACTIVE", KeySchema: schemaOf(x.hash, x.sort)}
-		i.Projection.ProjectionType = "ALL"
+		if i.Projection.ProjectionType = "ALL"; x.keysOnly {
+			i.Projection.ProjectionType = "KEYS_ONLY"
+		}
 		d.GlobalSecondaryIndexes = append(d.GlobalSecondaryIndexes, i)
 	}
 	return d

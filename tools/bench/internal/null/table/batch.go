@@ -225,7 +225,7 @@ func (e *Engine) executeOne(b *batch, r *run, now time.Time) float64 {
 		return 0
 	}
 	old := t.find(b.hash, b.sort)
-	size := int32(0)
+	size, indexed := int32(0), 0.0
 	if old != nil {
 		size = old.size
 	}
@@ -238,16 +238,17 @@ func (e *Engine) executeOne(b *batch, r *run, now time.Time) float64 {
 			b.members = append(b.members, attr{name, r.params[i]})
 		}
 		next := t.build(part, b.sort, b.members)
-		size = next.size
+		size, indexed = next.size, t.indexUnits(nil, next)
 		t.put(next, nil)
 	case old == nil && r.st.verb == remove: // succeeds, and proves nothing
 	case old == nil || !r.holds(old):
 		r.code, r.reason = codeConflict, "The conditional request failed"
 	case r.st.verb == remove:
+		indexed = t.indexUnits(old, nil)
 		t.delete(old)
 	default:
 		next := r.changed(old)
-		size = max(size, next.size)
+		size, indexed = max(size, next.size), t.indexUnits(old, next)
 		t.put(next, old)
 	}
 	if r.code != "" {
@@ -255,7 +256,7 @@ func (e *Engine) executeOne(b *batch, r *run, now time.Time) float64 {
 	}
 	units := writeUnits(size)
 	t.caps.wrote(part.physical, units)
-	return units
+	return units + indexed
 }
 
 // findKey sets the key that a statement is about.
@@ -271,7 +272,7 @@ func (b *batch) findKey(r *run) bool {
 		case r.table.hash:
 			b.hash, ok = keyText(params[i])
 		case r.table.sort:
-			b.sort, ok = keyText(params[i])
+			b.sort, ok = keyBytes(r.table.sortKind, params[i])
 		default:
 			continue
 		}

@@ -40,8 +40,7 @@ func (e *expr) eval(t *Table, it *item, s *scope) bool {
 	case "NOT":
 		return !e.kids[0].eval(t, it, s)
 	case "exists", "absent":
-		name, _ := s.name(e.args[0])
-		return (it != nil && it.attribute(t, name) != nil) == (e.op == "exists")
+		return (it != nil && it.at(t, e.args[0], s) != nil) == (e.op == "exists")
 	}
 	a, b := e.value(t, it, s, 0), e.value(t, it, s, 1)
 	if a == nil || b == nil {
@@ -86,11 +85,31 @@ func (e *expr) value(t *Table, it *item, s *scope, i int) []byte {
 	if operand[0] == ':' {
 		return s.values.get(operand)
 	}
-	name, ok := s.name(operand)
-	if !ok || it == nil {
+	if it == nil {
 		return nil
 	}
-	return it.attribute(t, name)
+	return it.at(t, operand, s)
+}
+
+// at is the value at a path of names, such as a.#b.
+func (it *item) at(t *Table, path string, s *scope) []byte {
+	first, rest, deeper := strings.Cut(path, ".")
+	name, ok := s.name(first)
+	if !ok {
+		return nil
+	}
+	raw := it.attribute(t, name)
+	for deeper && raw != nil {
+		first, rest, deeper = strings.Cut(rest, ".")
+		name, ok = s.name(first)
+		kind, value := typed(raw)
+		members, isMap := parseAttrs(value)
+		if !ok || kind != "M" || !isMap {
+			return nil
+		}
+		raw = members.get(name)
+	}
+	return raw
 }
 
 // parser reads the words of an expression.
@@ -264,9 +283,12 @@ func (p *parser) call(name string) *expr {
 	return e
 }
 
-// operand reports whether a word may be an attribute or a value; paths into
-// documents are not known here.
+// operand reports whether a word may be an attribute, a path of names into
+// maps, or a value.
 func operand(w string) bool {
+	if first, rest, path := strings.Cut(w, "."); path {
+		return operand(first) && operand(rest) && first[0] != ':' && rest[0] != ':'
+	}
 	if w == "" || w == ":" || w == "#" {
 		return false
 	}
@@ -282,11 +304,11 @@ func operand(w string) bool {
 
 // change is a parsed update expression.
 type change struct {
-	set    [][2]string // attribute and :value, as written
-	remove []string
+	set, add [][2]string // attribute and :value, as written
+	remove   []string
 }
 
-// parseChange reads SET a = :v, … REMOVE b, …
+// parseChange reads SET a = :v, … REMOVE b, … ADD c :n, …
 func parseChange(text string) (*change, error) {
 	p := &parser{words: split(text)}
 	c := &change{}
@@ -295,21 +317,24 @@ func parseChange(text string) (*change, error) {
 	}
 	for len(p.words) > 0 {
 		section := strings.ToUpper(p.take())
-		if section != "SET" && section != "REMOVE" {
+		if section != "SET" && section != "REMOVE" && section != "ADD" {
 			return bad()
 		}
 		for {
 			name := p.take()
-			if !operand(name) || name[0] == ':' {
+			if !operand(name) || name[0] == ':' || strings.Contains(name, ".") {
 				return bad()
 			}
-			if section == "REMOVE" {
-				c.remove = append(c.remove, name)
-			} else {
-				if !p.accept("=") || !operand(p.peek()) || p.peek()[0] != ':' {
-					return bad()
-				}
+			if section == "SET" && !p.accept("=") || section != "REMOVE" && (!operand(p.peek()) || p.peek()[0] != ':') {
+				return bad()
+			}
+			switch section {
+			case "SET":
 				c.set = append(c.set, [2]string{name, p.take()})
+			case "ADD":
+				c.add = append(c.add, [2]string{name, p.take()})
+			default:
+				c.remove = append(c.remove, name)
 			}
 			if !p.accept(",") {
 				break

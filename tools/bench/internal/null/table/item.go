@@ -33,7 +33,7 @@ func (t *Table) build(part *partition, sort []byte, members attrs) *item {
 		n += len(members[i].name) + len(members[i].raw) + 4
 	}
 	it := &item{part: part, keyLen: uint16(len(sort)), blob: append(make([]byte, 0, n), sort...)} //nolint:gosec // checked to be at most 1,024.
-	size := len(t.hash) + len(part.name) + len(t.sort) + len(sort)
+	size := len(t.hash) + len(part.name) + len(t.sort) + t.sortSize(sort)
 	for i := range members {
 		m := &members[i]
 		switch m.name {
@@ -58,6 +58,14 @@ func (t *Table) build(part *partition, sort []byte, members attrs) *item {
 	return it
 }
 
+// sortSize is the size of a sort key as DynamoDB bills it.
+func (t *Table) sortSize(k []byte) int {
+	if t.sortKind == kindNumber {
+		return len(k)/2 + 1
+	}
+	return len(k)
+}
+
 // withHot is the item with another value of the hot attribute.
 func (it *item) withHot(raw []byte) *item {
 	next := *it
@@ -79,7 +87,7 @@ func (it *item) attribute(t *Table, name string) []byte {
 	case t.hash:
 		return keyValue(nil, []byte(it.part.name))
 	case t.sort:
-		return keyValue(nil, it.key())
+		return appendKeyValue(nil, t.sortKind, it.key())
 	case hot:
 		return it.hot
 	}
@@ -136,8 +144,7 @@ func (it *item) appendKey(dst []byte, t *Table) []byte {
 	if t.sort != "" {
 		dst = append(dst, ',')
 		dst = append(dst, t.sortHead...)
-		dst = wire.AppendString(dst, it.key())
-		dst = append(dst, '}')
+		dst = appendKeyValue(dst, t.sortKind, it.key())
 	}
 	return dst
 }

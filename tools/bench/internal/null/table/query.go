@@ -29,7 +29,9 @@ type read struct {
 
 	hash      []byte
 	low, high []byte // of the sort key, both included; high nil: to the end
+	below     bool   // high is not included
 	prefix    []byte // begins_with
+	backwards bool
 	items     []*item
 	size      int
 	more      bool
@@ -79,6 +81,13 @@ func (r *read) sortName() string {
 	return r.table.sort
 }
 
+func (r *read) sortKind() string {
+	if r.index != nil {
+		return r.index.sortKind
+	}
+	return r.table.sortKind
+}
+
 func (e *Engine) parseRead(body []byte) (*read, error) {
 	r := &read{}
 	var err error
@@ -120,9 +129,7 @@ func (e *Engine) parseRead(body []byte) (*read, error) {
 				err = invalid("Limit: want 1 or more")
 			}
 		case "ScanIndexForward":
-			if !wire.True(raw) {
-				err = invalid("queries backwards are not known here")
-			}
+			r.backwards = !wire.True(raw)
 		default:
 			err = invalid("%s is not known here", name)
 		}
@@ -169,52 +176,6 @@ func parseList(text string) ([]string, error) {
 	return list, nil
 }
 
-// bind makes bounds of a key condition.
-func (r *read) bind(e *expr) error {
-	if e.op == "AND" {
-		if err := r.bind(e.kids[0]); err != nil {
-			return err
-		}
-		return r.bind(e.kids[1])
-	}
-	if len(e.args) < 2 {
-		return invalid("key condition not understood by this endpoint")
-	}
-	name, _ := r.scope.name(e.args[0])
-	text, ok := keyText(r.scope.values.get(e.args[1]))
-	if !ok {
-		return invalid("a key is compared with what is no string, or empty")
-	}
-	switch {
-	case name == r.hashName() && e.op == "=":
-		r.hash = text
-		return nil
-	case name != r.sortName() || name == "":
-		return invalid("Query key condition not supported")
-	}
-	switch e.op {
-	case "=":
-		r.low, r.high = text, text
-	case ">=":
-		r.low = text
-	case ">":
-		r.low = append(bytes.Clone(text), 0)
-	case "<=":
-		r.high = text
-	case "BETWEEN":
-		high, ok := keyText(r.scope.values.get(e.args[2]))
-		if !ok {
-			return invalid("a key is compared with what is no string, or empty")
-		}
-		r.low, r.high = text, high
-	case "begins":
-		r.low, r.prefix = text, text
-	default: // < has no largest text below
-		return invalid("Query key condition not supported")
-	}
-	return nil
-}
-
 // collect reads a page under the table's lock.
 func (r *read) collect(scan bool) (units float64, ok bool) {
 	t := r.table
@@ -228,10 +189,12 @@ func (r *read) collect(scan bool) (units float64, ok bool) {
 		return 0, false
 	}
 	startHash, _ := keyText(r.start.get(t.hash))
-	startSort, _ := keyText(r.start.get(t.sort))
+	startSort, _ := keyBytes(t.sortKind, r.start.get(t.sort))
 	switch {
 	case scan:
 		r.scan(startHash, startSort)
+	case r.backwards:
+		r.collectBackwards(startHash, startSort)
 	case r.index != nil:
 		r.fromIndex(startHash, startSort)
 	default:
@@ -257,7 +220,7 @@ func (r *read) fromIndex(startHash, startSort []byte) {
 	}
 	low := r.low
 	if r.start != nil {
-		k, _ := keyText(r.start.get(r.index.sort))
+		k, _ := keyBytes(r.index.sortKind, r.start.get(r.index.sort))
 		low = append(entryKey(bytes.Clone(k), startHash, startSort), 0)
 	}
 	for at, _ := list.seek(low); ; at = list.after(at) {
@@ -300,18 +263,42 @@ func (r *read) scan(startHash, startSort []byte) {
 // add takes the next item, whose sort key in what is read is k; false where the
 // page ends, or the range.
 func (r *read) add(it *item, k []byte) bool {
-	if r.high != nil && bytes.Compare(k, r.high) > 0 || !bytes.HasPrefix(k, r.prefix) {
+	if !r.within(k) {
 		return false
 	}
+	return r.take(it)
+}
+
+// within reports whether a sort key, which is not below low, lies in the range.
+func (r *read) within(k []byte) bool {
+	if !bytes.HasPrefix(k, r.prefix) {
+		return false
+	}
+	if r.high == nil {
+		return true
+	}
+	c := bytes.Compare(k, r.high)
+	return c < 0 || c == 0 && !r.below
+}
+
+// take takes an item; false where the page ends.
+func (r *read) take(it *item) bool {
 	r.items = append(r.items, it)
-	r.size += int(it.size)
+	if r.index != nil {
+		r.size += int(r.index.size(r.table, it))
+	} else {
+		r.size += int(it.size)
+	}
 	r.more = r.limit > 0 && len(r.items) == r.limit || r.size > maxPage
 	return !r.more
 }
 
 // appendTo appends the answer. It needs no lock: items do not change.
 func (r *read) appendTo(dst []byte, units float64) []byte {
-	t := r.table
+	t, project := r.table, r.project
+	if r.index != nil && r.index.keysOnly && project == nil {
+		project = r.index.keys(t)
+	}
 	dst = append(dst, '{')
 	if !r.count {
 		dst = append(dst, `"Items":[`...)
@@ -327,7 +314,7 @@ func (r *read) appendTo(dst []byte, units float64) []byte {
 		if n > 1 {
 			dst = append(dst, ',')
 		}
-		dst = it.appendTo(dst, t, r.project)
+		dst = it.appendTo(dst, t, project)
 	}
 	if !r.count {
 		dst = append(dst, `],`...)

@@ -78,40 +78,51 @@ func (t *Table) keyOf(members attrs) (hash, sort []byte, ok bool) {
 	if t.sort == "" {
 		return hash, nil, true
 	}
-	sort, ok = keyText(members.get(t.sort))
+	sort, ok = keyBytes(t.sortKind, members.get(t.sort))
 	return hash, sort, ok && len(sort) <= maxSort
 }
 
 // judge looks at the row and reports whether the condition holds; then next is
-// what is to be. The table is locked.
-func (w *write) judge() bool {
+// what is to be. An error is of an update that does not go with the row. The
+// table is locked.
+func (w *write) judge() (holds bool, err error) {
 	t := w.table
 	w.part = t.partition(w.hash, true)
 	w.old = t.find(w.hash, w.sort)
 	if w.condition != nil && !w.condition.eval(t, w.old, &w.scope) {
-		return false
+		return false, nil
 	}
 	switch w.op {
 	case opPut:
 		w.next = t.build(w.part, w.sort, w.Item)
 	case opUpdate:
-		w.next = w.updated()
+		w.next, err = w.updated()
 	case opCheck:
 		w.next = w.old
 	}
-	return true
+	return err == nil, err
 }
 
-func (w *write) updated() *item {
+func (w *write) updated() (*item, error) {
 	var members attrs
 	if w.old != nil {
 		members = w.old.members()
 	}
+	for _, add := range w.change.add {
+		name, _ := w.scope.name(add[0])
+		total, ok := sum(members.get(name), w.scope.values.get(add[1]))
+		if !ok {
+			return nil, invalid("An operand in the update expression has an incorrect data type")
+		}
+		members = members.with(name, total)
+	}
 	for _, set := range w.change.set {
 		name, _ := w.scope.name(set[0])
-		if raw := w.scope.values.get(set[1]); raw != nil {
-			members = members.with(name, raw)
+		raw := w.scope.values.get(set[1])
+		if raw == nil {
+			return nil, invalid("An expression attribute value used in expression is not defined; attribute value: %s", set[1])
 		}
+		members = members.with(name, raw)
 	}
 	for _, operand := range w.change.remove {
 		name, _ := w.scope.name(operand)
@@ -122,7 +133,7 @@ func (w *write) updated() *item {
 			}
 		}
 	}
-	return w.table.build(w.part, w.sort, members)
+	return w.table.build(w.part, w.sort, members), nil
 }
 
 // apply puts next in the place of old.
@@ -186,10 +197,14 @@ func (e *Engine) writeLocked(w *write) (float64, error) {
 	if !w.table.caps.mayWrite(time.Now(), part.physical) {
 		return 0, throttled()
 	}
-	holds := w.judge()
+	holds, err := w.judge()
+	if err != nil {
+		return 0, err
+	}
 	units := w.units()
 	w.table.caps.wrote(part.physical, units)
 	if holds {
+		units += w.table.indexUnits(w.old, w.next)
 		w.apply()
 		return units, nil
 	}

@@ -1,6 +1,7 @@
 // Package table is DynamoDB as far as Myosin's adapters use it, in memory and
-// for as little processor time as can be: tables with keys that are strings,
-// indexes, conditions, PartiQL batches, queries, transactions.
+// for as little processor time as can be: tables whose keys are strings (their
+// sort keys numbers too), indexes, conditions, PartiQL batches, queries,
+// transactions.
 //
 // It owns the rows and the limits of capacity, and answers as DynamoDB does,
 // throttles and consumed capacity included. It refuses what it does not know
@@ -21,7 +22,8 @@ import (
 type Table struct {
 	name       string
 	hash, sort string // names of the key's attributes; sort is empty where there is none
-	sortHead   []byte // "s":{"S":
+	sortKind   string // kindText or kindNumber
+	sortHead   []byte // "s":
 	member     []byte // "TableName":"t"
 	arn        string
 	ttl        string
@@ -46,6 +48,8 @@ type partition struct {
 // index is a global secondary index.
 type index struct {
 	name, hash, sort string
+	sortKind         string // kindText or kindNumber
+	keysOnly         bool   // nothing is projected but keys
 	parts            map[string]*ordered[*entry]
 }
 
@@ -57,9 +61,9 @@ type entry struct {
 
 func (e *entry) key() []byte { return e.k }
 
-func newTable(name, hash, sort string, limits Limits) *Table {
-	t := &Table{name: name, hash: hash, sort: sort, parts: make(map[string]*partition), caps: newCapacity(limits)}
-	t.sortHead = append(wire.AppendString(nil, sort), `:{"S":`...)
+func newTable(name, hash, sort, sortKind string, limits Limits) *Table {
+	t := &Table{name: name, hash: hash, sort: sort, sortKind: sortKind, parts: make(map[string]*partition), caps: newCapacity(limits)}
+	t.sortHead = append(wire.AppendString(nil, sort), ':')
 	t.member = wire.AppendString([]byte(`"TableName":`), name)
 	t.arn = "arn:aws:dynamodb:us-east-1:000000000000:table/" + name
 	return t
@@ -168,13 +172,66 @@ func (x *index) place(t *Table, it *item) (hash string, k []byte, ok bool) {
 	}
 	if x.sort != "" {
 		raw := it.attribute(t, x.sort)
-		s, ok := keyText(raw)
+		s, ok := keyBytes(x.sortKind, raw)
 		if raw == nil || !ok {
 			return "", nil, false
 		}
 		k = append(k, s...)
 	}
 	return string(text), entryKey(k, []byte(it.part.name), it.key()), true
+}
+
+// indexUnits is what the indexes of a table cost where an item takes the place of
+// another; either may be nil. Each entry that is made, removed or changed is a
+// write of its own, in a transaction too. Their capacity is not limited here.
+func (t *Table) indexUnits(old, next *item) float64 {
+	sum := 0.0
+	for _, x := range t.indexes {
+		hadHash, hadKey, had := x.placeOf(t, old)
+		hasHash, hasKey, has := x.placeOf(t, next)
+		moved := hadHash != hasHash || !bytes.Equal(hadKey, hasKey)
+		if had && (!has || moved) {
+			sum += writeUnits(x.size(t, old))
+		}
+		if has && (!had || moved) {
+			sum += writeUnits(x.size(t, next))
+		}
+		if had && has && !moved && !x.keysOnly {
+			sum += writeUnits(max(x.size(t, old), x.size(t, next)))
+		}
+	}
+	return sum
+}
+
+// placeOf is place for an item that may be nil or in no index.
+func (x *index) placeOf(t *Table, it *item) (hash string, k []byte, ok bool) {
+	if it == nil || !it.indexed {
+		return "", nil, false
+	}
+	return x.place(t, it)
+}
+
+// size is that of an item's entry.
+func (x *index) size(t *Table, it *item) int32 {
+	if !x.keysOnly {
+		return it.size
+	}
+	n := 0
+	for _, name := range x.keys(t) {
+		n += len(name) + sizeOf(it.attribute(t, name))
+	}
+	return int32(n)
+}
+
+// keys names the attributes of an entry that has only keys.
+func (x *index) keys(t *Table) []string {
+	var names []string
+	for _, name := range []string{t.hash, t.sort, x.hash, x.sort} {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // entryKey makes the key of an entry of its sort key in the index and the

@@ -94,7 +94,10 @@ func (e *Engine) transactLocked(writes []*write, now time.Time) (map[*Table]floa
 	reasons := []byte(`,"CancellationReasons":[`)
 	failed := false
 	for _, w := range writes {
-		holds := w.judge()
+		holds, err := w.judge()
+		if err != nil {
+			return nil, err
+		}
 		units := 2 * w.units()
 		w.table.caps.wrote(w.part.physical, units)
 		e.countWrite(units)
@@ -119,6 +122,9 @@ func (e *Engine) transactLocked(writes []*write, now time.Time) (map[*Table]floa
 		return nil, cancelled
 	}
 	for _, w := range writes {
+		units := w.table.indexUnits(w.old, w.next)
+		e.countWrite(units)
+		used[w.table] += units
 		w.apply()
 	}
 	return used, nil

@@ -92,7 +92,7 @@ func kindOf(name []byte) string {
 	return string(name)
 }
 
-// keyText is what a key's attribute value says; keys are strings here.
+// keyText is what the attribute value of a key that is a string says.
 func keyText(raw []byte) ([]byte, bool) {
 	const head, tail = `{"S":"`, `"}`
 	if len(raw) > len(head)+len(tail) && string(raw[:len(head)]) == head && bytes.IndexByte(raw, '\\') < 0 {
