@@ -111,7 +111,7 @@ killed them should have been put right before. Prints an outcome each.
 
 A redrive that was broken off can be repeated: what was redriven is no longer
 dead. --dry-run lists what would be repeated and changes nothing.`,
-		Example: `  myosin dlq redrive --job 06F… --from -2h --dry-run
+		Example: `  myosin dlq redrive --job 5d61394f… --from -2h --dry-run
   myosin dlq redrive --all --yes`,
 	}
 	d.add(cmd)

@@ -44,10 +44,11 @@ its being read and written (exit code 4).
 --file sends the API's patch body instead, as JSON: what it names is replaced,
 whole objects included.
 
-A change of schedule moves the run that waits. Runs that have begun go on.`,
-		Example: `  myosin jobs edit 06F… --cron "30 9 * * 1-5"
-  myosin jobs edit 06F… --retry-max 10 --label team=pay --remove-label trial
-  myosin jobs edit 06F… --file patch.json --if-version 3`,
+A change of schedule cancels the run that waits and plans another. Runs that have
+begun go on; their further attempts use the new target.`,
+		Example: `  myosin jobs edit 5d61394f… --cron "30 9 * * 1-5"
+  myosin jobs edit 5d61394f… --retry-max 10 --label team=pay --remove-label trial
+  myosin jobs edit 5d61394f… --file patch.json --if-version 3`,
 		Args: exactly("JOB"),
 	}
 	def.add(cmd, true)

@@ -18,9 +18,11 @@ import (
 func (a *app) jobsCommand() *cobra.Command {
 	return a.apiGroup("jobs", "jobs of the managed layer: once or by cron, calling URLs, queues and topics",
 		a.jobsCreateCommand(), a.jobsListCommand(), a.jobsGetCommand(),
-		a.jobsStatusCommand("pause", "paused", "let no run begin", `Pause a job: no run of it begins, and what falls due meanwhile is not made up for
-by more than the job's --catch-up says. Runs under way go on.`),
-		a.jobsStatusCommand("resume", "active", "let runs begin again", "Resume a paused job."),
+		a.jobsStatusCommand("pause", "paused", "let no run begin", `Pause a job: no run of it begins. The one that waits is skipped, and what falls
+due meanwhile is not made up for. Runs under way, and their further attempts, go
+on.`),
+		a.jobsStatusCommand("resume", "active", "let runs begin again", `Resume a paused job: its schedule goes on from now. A job of one time that passed
+meanwhile does not run: give it another with edit.`),
 		a.jobsEditCommand(), a.jobsDeleteCommand(), a.jobsRunCommand())
 }
 
