@@ -382,6 +382,26 @@ func TestAReadThatBeganBeforeForgetIsNotKept(t *testing.T) {
 	})
 }
 
+func TestAReadThatFoundNothingBeforeAKeyWasMadeIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, access.Options{})
+		k, p := newKey(t, access.Grant{Tenant: "acme", Role: access.Read})
+		d.store.hold = make(chan struct{})
+		old := make(chan error, 1)
+		go func() {
+			_, err := d.Authenticate(request(t.Context(), p.Reveal()))
+			old <- err
+		}()
+		synctest.Wait()
+		d.store.put(k)
+		d.Forget(k.ID)
+		close(d.store.hold)
+		require.Equal(t, "unknown", access.Reason(<-old))
+		_, err := d.ask(t, p.Reveal())
+		require.NoError(t, err)
+	})
+}
+
 func TestUsedKeysAreToldOnceAndOnlyWhenTheyWereGood(t *testing.T) {
 	d := newDesk(t, access.Options{MaxKeys: 1})
 	k, text := d.key(t, access.Grant{Tenant: "acme", Role: access.Read, Expires: noon().Add(time.Minute)})

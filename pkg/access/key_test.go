@@ -67,7 +67,9 @@ func TestEveryChangedCharacterOfAKeyIsRefusedFromTheTextAlone(t *testing.T) {
 			require.ErrorIs(t, err, access.ErrNotAKey, "position %d, %q", i, c)
 		}
 	}
-	for _, s := range []string{"", "myo_", text[:len(text)-1], text + "a", text + "\n", " " + text, strings.ToUpper(text), text[4:]} {
+	for _, s := range []string{"", "myo_", text[:len(text)-1], text + "a", text + "\n", " " + text, strings.ToUpper(text), text[4:],
+		text[:len(text)-8] + strings.Repeat("\n", 8), "myo_" + text[4:12] + strings.Repeat("\n", 8) + text[20:], // the decoder skips line ends
+	} {
 		_, err := access.ParseKey(s)
 		require.ErrorIs(t, err, access.ErrNotAKey)
 	}
@@ -101,7 +103,10 @@ func TestPlaintextIsShownByRevealOnly(t *testing.T) {
 	}
 	require.NotContains(t, out.String(), secret)
 	require.NotContains(t, out.String(), fmt.Sprintf("%x", secret))
-	require.Contains(t, out.String(), "[redacted]")
+	for _, want := range []string{`{"key":"[redacted]","keys":["[redacted]"]}`, "key=[redacted]", `"in":{"K":"[redacted]"}`} {
+		require.Contains(t, out.String(), want)
+	}
+	require.Equal(t, "[redacted]", p.LogValue().String())
 }
 
 func TestRecordOfAKeyKeepsItsHashOutOfJSON(t *testing.T) {

@@ -227,6 +227,8 @@ func TestTokensThatAreNotGoodAreRefusedForTheirReason(t *testing.T) {
 	}
 	_, err := d.ask(t, s.sign(t, i.good(claims{"nbf": noon().Add(4 * time.Minute).Unix()})))
 	require.NoError(t, err, "clocks differ by some minutes")
+	_, err = d.ask(t, s.sign(t, i.good(claims{"groups": strings.Repeat("g", 16<<10)})))
+	require.Equal(t, "malformed", access.Reason(err), "longer than any header should be")
 }
 
 func mustSigner(t *testing.T, s signer) jose.Signer {
@@ -312,7 +314,7 @@ func TestRequestsAtOnceShareAFetchAndKnownKeysDoNotWaitForIt(t *testing.T) {
 	known := s.sign(t, i.good(nil))
 	_, err := d.ask(t, known)
 	require.NoError(t, err)
-	d.at = noon().Add(time.Minute)
+	d.at = noon().Add(11 * time.Minute) // they are due to be fetched again
 	i.set(func() { i.entered, i.leave = make(chan struct{}), make(chan struct{}) })
 	unknown := ecSigner(t, "k2").sign(t, i.good(nil))
 	ask := func(ctx context.Context) chan error {

@@ -85,6 +85,15 @@ func TestEveryChangedByteAndEveryCutIsNoticed(t *testing.T) {
 	refused(append(bytes.Clone(sealed), 0), "longer", len(sealed))
 }
 
+func TestWhatKMSSealedIsNotALocalKeysWhateverItsID(t *testing.T) {
+	l := local(t, key("k1", 1))
+	sealed, err := l.Seal(t.Context(), []byte("x"), bind())
+	require.NoError(t, err)
+	sealed[1] = 2 // the kind
+	_, err = l.Open(t.Context(), sealed, bind())
+	require.ErrorIs(t, err, access.ErrUnknownSealKey)
+}
+
 func TestSealingTwiceGivesTwoTexts(t *testing.T) {
 	l := local(t, key("k1", 1))
 	a, err := l.Seal(t.Context(), []byte("x"), bind())
@@ -127,7 +136,8 @@ func TestKeysThatCannotBeReadAreNamedByPlaceAndNotQuoted(t *testing.T) {
 		good + ",k1:" + text:                 "key 2: its id was given before",
 		good + ",k2:" + text[:20]:            "key 2: key: 15 bytes; want 32",
 		good + ",k2:" + text + "!":           "key 2: not base64",
-		good + ",k2:" + text[:43] + "\n=":    "", // line ends are skipped
+		good + ",k2:" + text[:42] + "d=":     "key 2: not base64", // spare bits that are not 0
+		good + ",k2:" + text[:43] + "\n=":    "",                  // line ends are skipped
 	} {
 		_, err := seal.NewLocal(keys)
 		if want == "" {

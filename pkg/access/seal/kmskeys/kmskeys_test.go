@@ -146,6 +146,17 @@ func TestADataKeyServesANumberOfUses(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 3, f.decrypts)
+
+	other := sealed(t, s, bind("acme", "x"))
+	for range 3 {
+		for _, one := range [][]byte{text, other, sealed(t, s, bind("acme", "x"))} {
+			_, err := s.Open(t.Context(), one, bind("acme", "x"))
+			require.NoError(t, err, "each with its own data key")
+		}
+	}
+	text[1] = 1 // the kind
+	_, err := s.Open(t.Context(), text, bind("acme", "x"))
+	require.ErrorIs(t, err, access.ErrUnknownSealKey)
 }
 
 func TestKeptDataKeysAreBounded(t *testing.T) {
