@@ -25,7 +25,7 @@ const writeFor = 10 * time.Second
 const putBack job.Verdict = "put_back"
 
 // call calls the target, with the lease renewed meanwhile, and records the end.
-func (r *Runner) call(ctx context.Context, d *delivery, a Attempt, permit *protect.Permit) error {
+func (r *Runner) call(ctx context.Context, a Attempt, permit *protect.Permit) error {
 	callCtx, cancel := context.WithCancelCause(ctx)
 	run := a.Run
 	var renewing sync.WaitGroup

@@ -138,7 +138,7 @@ func (r *Runner) start(ctx context.Context, d *delivery) error {
 		r.m.done(string(leased.State))
 		return nil
 	}
-	return r.call(ctx, d, Attempt{Job: d.j, Run: leased, Target: t, Payload: payload, Tenant: tenant, Traceparent: d.traceparent}, permit)
+	return r.call(ctx, Attempt{Job: d.j, Run: leased, Target: t, Payload: payload, Tenant: tenant, Traceparent: d.traceparent}, permit)
 }
 
 // find returns the run as recorded, or as it begins. Terminal: there is nothing

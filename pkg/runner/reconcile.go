@@ -113,8 +113,7 @@ func later(a, b time.Time) time.Time {
 
 // woke counts a waking; one that lost to another change needs none.
 func (r *Runner) woke(what string, err error) (bool, error) {
-	var conflict *jobstore.ConflictError
-	if errors.As(err, &conflict) {
+	if _, lost := errors.AsType[*jobstore.ConflictError](err); lost {
 		return false, nil
 	}
 	if err == nil && what != "" {

@@ -32,9 +32,17 @@ type Tenants struct {
 }
 
 type known struct {
-	mu    sync.Mutex // held while it is read, so that one reads for all
+	reading chan struct{} // has room for one: who reads for all
+
+	mu    sync.Mutex
 	t     Tenant
 	until time.Time
+}
+
+func (k *known) get() (Tenant, time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.t, k.until
 }
 
 // maxTenants bounds the memory; beyond, everything is forgotten and read again.
@@ -62,24 +70,42 @@ func (t *Tenants) Get(ctx context.Context, id string) (Tenant, error) {
 		if len(t.m) >= maxTenants {
 			clear(t.m)
 		}
-		k = &known{}
+		k = &known{reading: make(chan struct{}, 1)}
 		t.m[id] = k
 	}
 	t.mu.Unlock()
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	old, until := k.get()
+	if t.o.Now().Before(until) {
+		return old, nil
+	}
+	select {
+	case k.reading <- struct{}{}:
+	default:
+		if !until.IsZero() {
+			return old, nil // another reads; a slow store holds nobody up
+		}
+		select {
+		case k.reading <- struct{}{}:
+		case <-ctx.Done():
+			return Tenant{}, fmt.Errorf("read tenant %s: %w", id, ctx.Err())
+		}
+	}
+	defer func() { <-k.reading }()
 	now := t.o.Now()
-	if now.Before(k.until) {
-		return k.t, nil
+	if old, until = k.get(); now.Before(until) {
+		return old, nil
 	}
 	got, err := t.read(ctx, id, now)
 	switch {
 	case err == nil:
+		k.mu.Lock()
 		k.t, k.until = got, now.Add(t.o.Keep)
-	case k.until.IsZero():
+		k.mu.Unlock()
+		return got, nil
+	case until.IsZero():
 		return Tenant{}, fmt.Errorf("read tenant %s: %w", id, err)
 	}
-	return k.t, nil
+	return old, nil
 }
 
 func (t *Tenants) read(ctx context.Context, id string, now time.Time) (Tenant, error) {

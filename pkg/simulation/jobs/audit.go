@@ -183,8 +183,10 @@ func (w *World) accountFor(s span) (breaches []string, occurrences int) {
 		return []string{err.Error()}, 0
 	}
 	seen := map[int64]int{}
-	for at := schedule.Next(s.Updated).At; !at.IsZero() && !at.After(s.upTo); at = schedule.Next(at).At {
-		seen[at.UnixMilli()] = 0
+	for o := schedule.Next(s.Updated); !o.At.IsZero() && !o.At.After(s.upTo); o = schedule.Next(o.At) {
+		if !o.Skipped {
+			seen[o.At.UnixMilli()] = 0
+		}
 	}
 	occurrences = len(seen)
 	for _, id := range w.table.ofJob[s.ID] {
@@ -200,12 +202,14 @@ func (w *World) accountFor(s span) (breaches []string, occurrences int) {
 			seen[r.Nominal.UnixMilli()]++
 			continue
 		}
-		n := int64(0)
-		for at := schedule.Next(r.Skipped.From.Add(-time.Nanosecond)).At; !at.IsZero() && !at.After(r.Skipped.Until); at = schedule.Next(at).At {
-			seen[at.UnixMilli()]++
-			n++
+		from := r.Skipped.From.Add(-time.Nanosecond)
+		for o := schedule.Next(from); !o.At.IsZero() && !o.At.After(r.Skipped.Until); o = schedule.Next(o.At) {
+			if !o.Skipped {
+				seen[o.At.UnixMilli()]++
+			}
 		}
-		if n != r.Skipped.Count {
+		c := schedule.Count(from, r.Skipped.Until)
+		if n := c.Runs + c.Skipped; n != r.Skipped.Count {
 			breaches = append(breaches, fmt.Sprintf("record %s counts %d occurrences, not %d", r.ID, r.Skipped.Count, n))
 		}
 	}
