@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/myosin-jobs/myosin/pkg/job"
@@ -59,8 +60,7 @@ func (c *Control) Create(ctx context.Context, a Actor, spec job.Spec, idem *Idem
 		}
 		return err
 	})
-	var used *usedError
-	if errors.As(err, &used) {
+	if used, ok := errors.AsType[*usedError](err); ok {
 		err = used.error
 	}
 	if err != nil {
@@ -210,14 +210,14 @@ func action(edits []job.Edit) string {
 
 // fields names what differs between two specs.
 func fields(a, b *job.Spec) string {
-	var names string
+	var names []string
 	va, vb := reflect.ValueOf(*a), reflect.ValueOf(*b)
 	for i := range va.NumField() {
 		if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
-			names += va.Type().Field(i).Name + " "
+			names = append(names, va.Type().Field(i).Name)
 		}
 	}
-	return names
+	return strings.Join(names, " ")
 }
 
 // edited composes what an edit writes.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // schedules are evaluated here, and images carry no zone database
 
 	"github.com/myosin-jobs/myosin/pkg/settings"
 	"github.com/myosin-jobs/myosin/services/standalone/app"

@@ -10,6 +10,7 @@
 # Tests find here, besides credentials that open nothing:
 #   MYOSIN_MINISTACK_URL  AWS endpoint of a ministack of this run's own
 #   MYOSIN_AWSCLI         path of the aws command
+#   MYOSIN_SCHEMATHESIS   path of schemathesis, which fuzzes by an OpenAPI document
 #   MYOSIN_E2E            set where tests are to start real processes
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,6 +22,7 @@ parts() {
 	part registry -run Ministack ./pkg/registry/...
 	part forecast -run Ministack ./pkg/forecast/...
 	part foreign MYOSIN_E2E=1 -run Foreign ./services/standalone/e2e
+	part api MYOSIN_E2E=1 -run API ./services/standalone/e2e
 	part processes MYOSIN_E2E=1 -run Processes -parallel 2 ./services/standalone/e2e
 	part simulation MYOSIN_SIM_SEEDS=1000 -run 'TestSeeds|TestAWorld' ./pkg/simulation
 	part wave MYOSIN_WAVE=1000000 -run TestWave ./pkg/simulation
@@ -63,7 +65,7 @@ install_tools() {
 	exec 9>"$lock"
 	if command -v flock >/dev/null; then flock 9; fi
 	if [ ! -e "$venv/complete" ]; then
-		echo "installing ministack and awscli into $venv (once)"
+		echo "installing ministack, awscli and schemathesis into $venv (once)"
 		rm -rf "$venv"
 		python3 -m venv "$venv"
 		"$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$pins"
@@ -134,7 +136,7 @@ part() {
 
 go build -o "$scratch/report" ./tools/e2e/report
 install_tools
-export MYOSIN_AWSCLI="$venv/bin/aws"
+export MYOSIN_AWSCLI="$venv/bin/aws" MYOSIN_SCHEMATHESIS="$venv/bin/schemathesis"
 # Nothing here may find its way to a real account.
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1
 export AWS_CONFIG_FILE=/dev/null AWS_SHARED_CREDENTIALS_FILE=/dev/null AWS_EC2_METADATA_DISABLED=true

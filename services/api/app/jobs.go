@@ -35,7 +35,7 @@ type createJobOutput struct {
 type listJobsInput struct {
 	Tenant string `query:"tenant" maxLength:"64" doc:"The caller's own by default"`
 	Status string `query:"status" enum:"active,paused,deleted" doc:"Active and paused ones by default"`
-	Label  string `query:"label" maxLength:"200" doc:"name, or name=value"`
+	Label  string `query:"label" maxLength:"200" pattern:"^([A-Za-z0-9._-]{1,64}(=.*)?)?$" doc:"name, or name=value"`
 	PageInput
 }
 

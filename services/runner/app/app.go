@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/myosin-jobs/myosin/pkg/access/seal"
 	"github.com/myosin-jobs/myosin/pkg/forecast"
 	"github.com/myosin-jobs/myosin/pkg/lifecycle"
 	"github.com/myosin-jobs/myosin/pkg/platform"
@@ -26,6 +27,8 @@ type Options struct {
 	Process platform.Process
 	Runner  runner.Options
 	Targets Targets
+	// Secrets says how signing secrets are sealed; see the API's.
+	Secrets seal.Settings
 }
 
 // Settings sets the defaults and adds every option to s.
@@ -40,6 +43,7 @@ func (o *Options) Settings(s *settings.Set) {
 	s.DurationVar(&r.Late, "late", "MYOSIN_RUNNER_LATE", "how long after it should have woken a run is woken again; at least 1m")
 	s.DurationVar(&r.Every, "reconcile-every", "MYOSIN_RUNNER_RECONCILE_EVERY", "time between two looks for what should have woken")
 	o.Targets.Settings(s)
+	o.Secrets.Settings(s)
 }
 
 // Settings adds what runs may call to s.
@@ -60,6 +64,11 @@ func Run(ctx context.Context, o Options) error {
 	counter, err := forecast.NewCounter(forecast.CounterOptions{Store: st.Forecast, Now: st.Clock.Now, Log: st.Log, Registerer: st.Metrics})
 	if err != nil {
 		return err
+	}
+	if sealer, err := o.Secrets.Open(st.Config, st.Clock.Now); err != nil {
+		return err
+	} else if sealer != nil {
+		o.Targets.Sealer = sealer
 	}
 	p := &process{o: o, st: st, counter: counter}
 	server, err := telemetry.NewServer(telemetry.ServerOptions{

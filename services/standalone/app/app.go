@@ -147,14 +147,17 @@ func (s *process) open(ctx context.Context, endpoint string) (*telemetry.Server,
 		}
 		s.parts = append(s.parts, lifecycle.Component{Name: "worker of " + Sample, Run: s.sample.worker.Run})
 	}
-	callbacks, err := target.NewSigner(s.callbackKey)
-	if err != nil {
-		return nil, err
-	}
-	server, err := api.Server(api.ServerOptions{
+	so := api.ServerOptions{
 		Platform: s.p, Buffers: s.b, Addr: s.o.APIAddr, Log: s.log, Registry: s.reg, Checks: checks,
-		Control: s.control, Guard: target.NewGuard(target.GuardOptions{AllowLoopback: true}), Callbacks: callbacks, Forecasts: s.forecasts,
-	})
+		Control: s.control, Guard: target.NewGuard(target.GuardOptions{AllowLoopback: true}), Callbacks: s.callbacks,
+	}
+	if s.sealer != nil {
+		so.Sealer = s.sealer
+	}
+	if s.forecasts != nil {
+		so.Forecasts = s.forecasts
+	}
+	server, err := api.Server(so)
 	if err != nil {
 		return nil, taken(err, "api-addr", "MYOSIN_API_ADDR", s.o.APIAddr)
 	}

@@ -2,12 +2,16 @@ package app_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/myosin-jobs/myosin/pkg/job"
@@ -86,4 +90,41 @@ func TestAJobCallsItsTargetAndItsFailureIsTriedAgain(t *testing.T) {
 	page, err := p.Jobs.Runs(t.Context(), jobstore.RunQuery{Job: j.ID, Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, page.Items, 1)
+}
+
+func TestCallsAreSignedWithTheTenantsSecret(t *testing.T) {
+	o, _ := alone(t)
+	o.NoDemo = true
+	addrs, _ := start(t, o)
+	api := "http://" + addrs.API
+	post := func(path, body string) map[string]any {
+		t.Helper()
+		res, err := http.Post(api+path, "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusCreated, res.StatusCode, string(b))
+		var out map[string]any
+		require.NoError(t, json.Unmarshal(b, &out))
+		return out
+	}
+	secret, ok := post("/v1/secrets", "{}")["secret"].(string)
+	require.True(t, ok)
+	hook, err := standardwebhooks.NewWebhook(secret)
+	require.NoError(t, err)
+	verified := make(chan error, 10)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		verified <- hook.Verify(body, r.Header)
+	}))
+	t.Cleanup(srv.Close)
+	post("/v1/jobs", fmt.Sprintf(`{"schedule":{"type":"once","run_at":%q},"target":{"type":"http","url":%q},"payload":{"n":1}}`,
+		time.Now().UTC().Format(time.RFC3339), srv.URL))
+	select {
+	case err := <-verified:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the target was not called")
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/myosin-jobs/myosin/pkg/access/seal"
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/settings"
 	"github.com/myosin-jobs/myosin/pkg/telemetry"
@@ -51,6 +52,11 @@ type Options struct {
 	// DataDir keeps the embedded engine's data over restarts; see
 	// embedded.Options. Empty: in memory.
 	DataDir string
+	// Secrets says how signing secrets are sealed, CallbackKeys sign callback tokens.
+	// Empty: keys of the process's own, kept in DataDir; with External no signing
+	// secrets can be kept, and tokens are good while the process lives.
+	Secrets      seal.Settings
+	CallbackKeys string
 	// NoDemo submits no sample jobs.
 	NoDemo bool
 	// ExitAfterDemo stops when the demo is through, with its error, if any.
@@ -82,6 +88,9 @@ func (o *Options) Bind(s *settings.Set) {
 	s.BoolVar(&o.Create, "create", "MYOSIN_CREATE", "with --embedded=false: make tables, buffers and the sample service where they are missing")
 	s.IntVar(&o.Partitions, "partitions", "MYOSIN_PARTITIONS", "partitions per lane of a table that is made; 0: 4 embedded, else 64")
 	s.StringVar(&o.DataDir, "data-dir", "MYOSIN_DATA_DIR", "keep the embedded engine's data here; empty: in memory")
+	o.Secrets.Settings(s)
+	s.StringVar(&o.CallbackKeys, "callback-keys", "MYOSIN_CALLBACK_KEYS", "keys (whsec_…) that sign callback tokens, separated by commas; empty: one of the process's own")
+	s.Secret("callback-keys")
 	s.BoolVar(&o.NoDemo, "no-demo", "MYOSIN_NO_DEMO", "submit no sample jobs")
 	s.BoolVar(&o.ExitAfterDemo, "exit-after-demo", "MYOSIN_EXIT_AFTER_DEMO", "stop once the sample jobs are through")
 	s.StringVar(&o.LogLevel, "log-level", "MYOSIN_LOG_LEVEL", "debug, info, warn or error; on standard error")

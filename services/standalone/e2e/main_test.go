@@ -18,6 +18,7 @@ const (
 	envRun       = "MYOSIN_E2E"
 	envMinistack = "MYOSIN_MINISTACK_URL"
 	envAWSCLI    = "MYOSIN_AWSCLI"
+	envFuzzer    = "MYOSIN_SCHEMATHESIS"
 	// What this program is to be, other than the tests.
 	envKeeper = "MYOSIN_E2E_KEEPER"
 	envWorker = "MYOSIN_E2E_WORKER"
