@@ -49,7 +49,8 @@ type process struct {
 	p      *platform.Platform
 	b      platform.Buffers
 	jobs   *client.Client
-	sample *sample // nil where there is no sample service
+	sample *sample   // nil where there is no sample service
+	target *endpoint // likewise
 	managed
 	parts []lifecycle.Component
 }
@@ -145,7 +146,12 @@ func (s *process) open(ctx context.Context, endpoint string) (*telemetry.Server,
 		if err := s.sample.open(s); err != nil {
 			return nil, err
 		}
-		s.parts = append(s.parts, lifecycle.Component{Name: "worker of " + Sample, Run: s.sample.worker.Run})
+		if s.target, err = newEndpoint(s.show); err != nil {
+			return nil, err
+		}
+		s.parts = append(s.parts,
+			lifecycle.Component{Name: "worker of " + Sample, Run: s.sample.worker.Run},
+			lifecycle.Component{Name: "sample target", Run: s.target.run})
 	}
 	so := api.ServerOptions{
 		Platform: s.p, Buffers: s.b, Addr: s.o.APIAddr, Log: s.log, Registry: s.reg, Checks: checks,

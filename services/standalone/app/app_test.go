@@ -99,7 +99,8 @@ func TestTheDemoDeliversEveryJobOnTimeAndNotTheCancelledOne(t *testing.T) {
 	for _, line := range []string{
 		`submitted +now`, `cancel +cancelled +cancelled`, `rescheduled +moved`,
 		`delivered +now`, `delivered +in-2s`, `delivered +urgent`, `delivered +moved`, `delivered +in-5s`,
-		`Done: 5 delivered`, `Stopped cleanly`,
+		`Done: 5 delivered`, `called +webhook +attempt 1, answered 503`, `called +webhook +attempt 2, answered 200`,
+		`the run SUCCEEDED after 2 attempts`, `Stopped cleanly`,
 	} {
 		require.Regexp(t, line, text)
 	}

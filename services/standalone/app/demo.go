@@ -34,7 +34,10 @@ type demoJob struct {
 func (s *process) demo(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
-	err := s.demoRun(limited)
+	err := s.demoTriggers(limited)
+	if err == nil && s.control != nil {
+		err = s.demoRuns(limited)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -48,7 +51,7 @@ func (s *process) demo(ctx context.Context) error {
 	return nil
 }
 
-func (s *process) demoRun(ctx context.Context) error {
+func (s *process) demoTriggers(ctx context.Context) error {
 	run := trigger.NewID().String()
 	list := []*demoJob{
 		{name: "now", how: "due at once"},
@@ -58,7 +61,7 @@ func (s *process) demoRun(ctx context.Context) error {
 		{name: "moved", in: time.Minute, how: "due in 60 s"},
 		{name: "in-5s", in: 5 * time.Second, how: "due in 5 s"},
 	}
-	s.show.printf("Demo: six jobs for the service %q.\n", Sample)
+	s.show.printf("Demo: six jobs for the queue of the service %q.\n", Sample)
 	s.show.begin()
 	began := time.Now()
 	for _, d := range list {
@@ -148,13 +151,19 @@ Try this next, in another terminal:
   curl -s http://%s/v1/triggers -H 'Content-Type: application/json' \
     -d '{"service":"%s","delay":"5s","payload":{"n":1}}'
 `, s.o.APIAddr, Sample)
+	if s.control != nil {
+		s.show.printf(`  curl -s http://%s/v1/jobs -H 'Content-Type: application/json' \
+    -d '{"schedule":{"type":"cron","expr":"* * * * *"},"target":{"type":"http","url":"%s"},"payload":{"n":1}}'
+  go run ./tools/myosin jobs list
+`, s.o.APIAddr, s.target.url(endpointPath))
+	}
 	if s.engine != nil {
 		s.show.printf("  export AWS_ENDPOINT_URL=%s AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any\n", s.engine.URL())
 	}
 	s.show.printf(`  go run ./tools/myosin schedule --service %s --in 5s --payload '{"n":1}'
   go run ./tools/myosin --help
 
-What arrives for %q is shown here.
+What arrives for %q, and at the sample target, is shown here.
 `, Sample, Sample)
 }
 
