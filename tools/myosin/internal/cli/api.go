@@ -266,6 +266,26 @@ func (a *app) more(p *pageFlags, next string) {
 	}
 }
 
+// completeJobs offers the first jobs of the tenant to the shell, with their names.
+func (a *app) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, err := a.apiClient()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	page, err := c.Jobs(ctx, jobsapi.List{Limit: apiPage})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	out := make([]string, len(page.Items))
+	for i := range page.Items {
+		j := &page.Items[i]
+		out[i] = cobra.CompletionWithDesc(j.ID, visible(cmp.Or(j.Name, scheduleText(&j.Schedule)+" "+targetText(&j.Target))))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
 // oneOf is a flag that takes one of a few words.
 type oneOf struct {
 	p     *string

@@ -31,9 +31,10 @@ type deadFilter struct {
 	from, until timeFlag
 }
 
-func (d *deadFilter) add(cmd *cobra.Command) {
+func (d *deadFilter) add(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&d.job, "job", "", "only those of this job")
+	_ = cmd.RegisterFlagCompletionFunc("job", a.completeJobs) // it exists
 	f.Var(&d.from, "from", "only those that died then or later, such as -2h")
 	f.Var(&d.until, "until", "only those that died before")
 }
@@ -57,7 +58,7 @@ func (a *app) deadListCommand() *cobra.Command {
 		Use: "list", Short: "list dead runs that were not redriven, newest death first", Args: cobra.NoArgs,
 	}
 	p.add(cmd, "dead runs", true)
-	d.add(cmd)
+	d.add(a, cmd)
 	cmd.Flags().BoolVar(&payload, "show-payload", false, "print the payloads too")
 	cmd.RunE = a.runAPI(func(ctx context.Context, c *jobsapi.Client, _ []string) error {
 		q, err := d.query(time.Now())
@@ -114,7 +115,7 @@ dead. --dry-run lists what would be repeated and changes nothing.`,
 		Example: `  myosin dlq redrive --job 5d61394f… --from -2h --dry-run
   myosin dlq redrive --all --yes`,
 	}
-	d.add(cmd)
+	d.add(a, cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&all, "all", "a", false, "all of the tenant's")
 	f.BoolVar(&dry, "dry-run", false, "list them, and repeat none")

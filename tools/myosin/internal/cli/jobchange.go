@@ -16,7 +16,7 @@ func ifVersionVar(cmd *cobra.Command, p *int64, what string) {
 
 func (a *app) jobsStatusCommand(use, status, short, long string) *cobra.Command {
 	var version int64
-	cmd := &cobra.Command{Use: use + " JOB", Short: short, Long: long, Args: exactly("JOB")}
+	cmd := &cobra.Command{Use: use + " JOB", Short: short, Long: long, Args: exactly("JOB"), ValidArgsFunction: a.completeJobs}
 	ifVersionVar(cmd, &version, "the job")
 	cmd.RunE = a.runAPI(func(ctx context.Context, c *jobsapi.Client, args []string) error {
 		j, err := c.PatchJob(ctx, args[0], version, &jobsapi.PatchJob{Status: &status})
@@ -49,7 +49,7 @@ begun go on; their further attempts use the new target.`,
 		Example: `  myosin jobs edit 5d61394f… --cron "30 9 * * 1-5"
   myosin jobs edit 5d61394f… --retry-max 10 --label team=pay --remove-label trial
   myosin jobs edit 5d61394f… --file patch.json --if-version 3`,
-		Args: exactly("JOB"),
+		Args: exactly("JOB"), ValidArgsFunction: a.completeJobs,
 	}
 	def.add(cmd, true)
 	cmd.Flags().StringVarP(&file, "file", "f", "", "JSON file with what changes, or - for standard input")
@@ -98,7 +98,7 @@ func (a *app) jobsDeleteCommand() *cobra.Command {
 		yes     bool
 	)
 	cmd := &cobra.Command{
-		Use: "delete JOB", Short: "end a job for good", Args: exactly("JOB"),
+		Use: "delete JOB", Short: "end a job for good", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs,
 		Long: `Delete a job: it cannot be resumed. Runs that wait are cancelled; its history
 stays readable as long as it is kept.`,
 	}
@@ -124,7 +124,7 @@ func yesVar(cmd *cobra.Command, p *bool) {
 func (a *app) jobsRunCommand() *cobra.Command {
 	var watch watchFlags
 	cmd := &cobra.Command{
-		Use: "run JOB", Short: "run a job now, beside its schedule", Args: exactly("JOB"),
+		Use: "run JOB", Short: "run a job now, beside its schedule", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs,
 		Long: `Run a job now, beside its schedule. Each call is a run. With --wait the exit code
 is that of its outcome, as "runs watch" says.`,
 	}

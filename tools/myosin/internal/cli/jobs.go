@@ -209,7 +209,7 @@ func targetText(t *jobsapi.Target) string {
 
 func (a *app) jobsGetCommand() *cobra.Command {
 	var payload bool
-	cmd := &cobra.Command{Use: "get JOB", Short: "show a job", Args: exactly("JOB")}
+	cmd := &cobra.Command{Use: "get JOB", Short: "show a job", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs}
 	cmd.Flags().BoolVar(&payload, "show-payload", false, "print the payload too")
 	cmd.RunE = a.runAPI(func(ctx context.Context, c *jobsapi.Client, args []string) error {
 		j, err := c.Job(ctx, args[0])

@@ -291,11 +291,26 @@ func TestEachKindOfAnswerHasItsExitCode(t *testing.T) {
 	})
 }
 
+func TestTheShellIsOfferedJobsAndWords(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *apiRig) {
+		r.says("GET /v1/jobs?limit=100", ok(`{"items":[`+cronJob+`,`+onceJob+`]}`))
+		const jobs = "J1\tmorning report\nJ2\tonce 2000-01-01T00:05:00.000Z queue payments\n:4\n"
+		require.Equal(t, jobs, r.run("__complete", "jobs", "pause", "").out)
+		require.Equal(t, jobs, r.run("__complete", "dlq", "redrive", "--job", "").out)
+		require.Equal(t, ":4\n", r.run("__complete", "jobs", "pause", "J1", "").out, "one is enough")
+		require.Equal(t, "allow\nskip\nqueue\n:4\n", r.run("__complete", "jobs", "create", "--overlap", "").out)
+		require.Equal(t, "table\njson\n:4\n", r.run("__complete", "jobs", "list", "-o", "").out)
+		r.says("GET /v1/jobs?limit=100", problem(401, `{}`))
+		require.Equal(t, ":4\n", r.run("__complete", "jobs", "pause", "").out)
+	})
+}
+
 func TestTheAPIIsFoundByFlagOrEnvironment(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(onceJob)) }))
 	t.Cleanup(srv.Close)
 	run := func(env string, args ...string) result {
+		t.Helper()
 		var out, errs strings.Builder
 		code := cli.Run(t.Context(), cli.Host{Out: &out, Err: &errs, Env: func(name string) (string, bool) {
 			return env, name == "MYOSIN_API"
@@ -306,4 +321,8 @@ func TestTheAPIIsFoundByFlagOrEnvironment(t *testing.T) {
 	require.Equal(t, "J2", run("http://127.0.0.1:1", "--api", srv.URL+"/").is(cli.ExitOK, "").keys()["id"])
 	run("http://127.0.0.1:1").is(cli.ExitUnavailable, "cannot reach http://127.0.0.1:1: connection refused (--api or MYOSIN_API says where the API is)")
 	run("", "--api", "nonsense").is(cli.ExitUsage, "--api: ")
+	var errs strings.Builder
+	code := cli.Run(t.Context(), cli.Host{Out: &errs, Err: &errs}, []string{"jobs", "run", "J2", "--api", "http://127.0.0.1:1"})
+	require.Equal(t, cli.ExitUnavailable, code)
+	require.NotContains(t, errs.String(), "may have been done", "nothing was sent")
 }

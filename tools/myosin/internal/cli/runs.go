@@ -23,7 +23,7 @@ func (a *app) runsListCommand() *cobra.Command {
 		p pageFlags
 		q jobsapi.List
 	)
-	cmd := &cobra.Command{Use: "list JOB", Short: "list a job's runs, newest first", Args: exactly("JOB")}
+	cmd := &cobra.Command{Use: "list JOB", Short: "list a job's runs, newest first", Args: exactly("JOB"), ValidArgsFunction: a.completeJobs}
 	p.add(cmd, "runs", false)
 	oneOfVar(cmd, &q.Status, "status", "only those",
 		"SCHEDULED", "QUEUED", "RUNNING", "RETRY", "SUCCEEDED", "DEAD", "CANCELLED", "SKIPPED")

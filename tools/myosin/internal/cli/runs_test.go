@@ -74,12 +74,15 @@ func TestAWatchIsReadByPeople(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *apiRig) {
 		r.says("GET /v1/runs/R1",
 			ok(runJSON("QUEUED", "")), ok(runJSON("RETRY", `,"attempt":1,"failures":1,"not_before":"2000-01-01T00:00:10Z","attempts":[{"number":1,"start":"2000-01-01T00:00:00Z","error":"status 503"}]`)),
+			ok(runJSON("RUNNING", `,"attempt":2`)), ok(runJSON("RUNNING", `,"attempt":2,"accepted":true`)),
 			ok(runJSON("RUNNING", `,"attempt":2,"accepted":true,"cancel_requested":true`)), ok(runJSON("SUCCEEDED", `,"attempt":2`)))
 		r.run("runs", "watch", "R1").prints(`
 2000-01-01T00:00:00.000Z QUEUED
 2000-01-01T00:00:00.250Z RETRY attempt 1, status 503, not before 2000-01-01T00:00:10.000Z
-2000-01-01T00:00:00.500Z RUNNING attempt 2, accepted by its target, asked to stop
-2000-01-01T00:00:00.750Z SUCCEEDED attempt 2
+2000-01-01T00:00:00.500Z RUNNING attempt 2
+2000-01-01T00:00:00.750Z RUNNING attempt 2, accepted by its target
+2000-01-01T00:00:01.000Z RUNNING attempt 2, accepted by its target, asked to stop
+2000-01-01T00:00:01.250Z SUCCEEDED attempt 2
 `)
 	})
 }
