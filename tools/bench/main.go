@@ -17,6 +17,7 @@ import (
 	"github.com/myosin-jobs/myosin/tools/bench/internal/engine"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/fleet"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null"
+	"github.com/myosin-jobs/myosin/tools/bench/internal/runs"
 )
 
 const usage = `bench measures what the platform does on this machine.
@@ -29,6 +30,8 @@ const usage = `bench measures what the platform does on this machine.
   bench idle     the same: an hour with nothing due
   bench table    the same: ever more rows stored, the same load due
   bench scale    the same: 1, 2 and 4 schedulers
+  bench runs     the managed layer: from nominal time to the target (runs load), what a cron run costs
+                 (runs cron), a midnight wave (runs wave), calls in parallel (runs calls)
   bench all      every run that README.md shows, one after another, then README.md
   bench report   README.md from the results that there are
   bench endpoint an AWS endpoint that costs next to nothing, to measure over
@@ -67,6 +70,10 @@ func run(args []string) int {
 		return corePath(args)
 	case core.Command:
 		return coreProcess(args)
+	case "runs":
+		return runsPath(args)
+	case runs.Command:
+		return status(runs.Serve(args, os.Stdin, os.Stdout))
 	case "help", "--help", "-h":
 		_, _ = io.WriteString(os.Stdout, usage)
 		return 0

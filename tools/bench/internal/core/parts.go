@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -59,7 +58,7 @@ func (b *bench) start(ctx context.Context) error {
 		b.parts = append(b.parts, part{p, args[0]})
 	}
 	for _, p := range b.parts {
-		if err := ready(ctx, p); err != nil {
+		if err := fleet.Ready(ctx, p.Process, readyWait); err != nil {
 			return err
 		}
 	}
@@ -101,36 +100,4 @@ func (b *bench) stop() error {
 	_ = stopping.Wait()
 	b.parts = nil
 	return errors.Join(errs...)
-}
-
-// ready waits until a service says that it may be given work.
-func ready(ctx context.Context, p part) error {
-	var last error
-	var caller http.Client
-	defer caller.CloseIdleConnections()
-	err := until(ctx, readyWait, func() (bool, error) {
-		select {
-		case <-p.Ended():
-			return false, errors.New("it ended")
-		default:
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Ready()+"/readyz", http.NoBody)
-		if err != nil {
-			return false, err
-		}
-		resp, err := caller.Do(req)
-		if err != nil {
-			last = err
-			return false, nil //nolint:nilerr // not yet.
-		}
-		last = errors.New(resp.Status)
-		return resp.StatusCode == http.StatusOK, resp.Body.Close()
-	})
-	if errors.Is(err, errTime) {
-		err = last
-	}
-	if err != nil {
-		return fmt.Errorf("%s is not ready: %w", p.Name(), err)
-	}
-	return nil
 }

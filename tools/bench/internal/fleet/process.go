@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"runtime/pprof"
+	"time"
 
 	"github.com/myosin-jobs/myosin/pkg/platform"
 	"github.com/myosin-jobs/myosin/pkg/settings"
 	inbound "github.com/myosin-jobs/myosin/services/inbound/app"
+	runner "github.com/myosin-jobs/myosin/services/runner/app"
 	scheduler "github.com/myosin-jobs/myosin/services/scheduler/app"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/child"
 	"github.com/myosin-jobs/myosin/tools/bench/internal/meter"
@@ -23,7 +26,7 @@ const Command = "process"
 // standard input ends. It is ready when it listens, and says where.
 func Serve(ctx context.Context, args []string) error {
 	if len(args) < 2 {
-		return errors.New("process: want a file for a CPU profile (or an empty argument), inbound or scheduler, and its flags")
+		return errors.New("process: want a file for a CPU profile (or an empty argument), inbound, scheduler or runner, and its flags")
 	}
 	if file := args[0]; file != "" {
 		f, err := os.Create(file)
@@ -74,14 +77,49 @@ func service(ctx context.Context, args []string) (run func() error, process *pla
 		var o scheduler.Options
 		o.Settings(set)
 		run, process = func() error { return scheduler.Run(ctx, o) }, &o.Process
+	case "runner":
+		var o runner.Options
+		o.Settings(set)
+		run, process = func() error { return runner.Run(ctx, o) }, &o.Process
 	default:
-		return nil, nil, false, fmt.Errorf("process: %q; want inbound or scheduler", args[0])
+		return nil, nil, false, fmt.Errorf("process: %q; want inbound, scheduler or runner", args[0])
 	}
 	err = set.Parse(args[1:], func(string) (string, bool) { return "", false }, os.Stderr)
 	return run, process, metered, err
 }
 
-// start starts one of the processes.
-func start(ctx context.Context, name, profile string, args ...string) (*child.Process, error) {
+// Ready waits until a service that has started says that it may be given work.
+func Ready(ctx context.Context, p *child.Process, within time.Duration) error {
+	var caller http.Client
+	defer caller.CloseIdleConnections()
+	for end := time.Now().Add(within); ; {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Ready()+"/readyz", http.NoBody)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Name(), err)
+		}
+		resp, err := caller.Do(req)
+		if err == nil {
+			if err = resp.Body.Close(); err == nil && resp.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = errors.Join(err, errors.New(resp.Status))
+		}
+		select {
+		case <-p.Ended():
+			return fmt.Errorf("%s is not ready: it ended", p.Name())
+		default:
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s is not ready: %w", p.Name(), err)
+		}
+		if err := Pause(ctx, look/2); err != nil {
+			return err
+		}
+	}
+}
+
+// Start starts one of the processes, with a file for its CPU profile or an empty
+// text: see [Command].
+func Start(ctx context.Context, name, profile string, args ...string) (*child.Process, error) {
 	return child.Start(ctx, child.Options{Name: name, Args: append([]string{Command, profile}, args...)})
 }

@@ -160,7 +160,7 @@ func (f *fleet) submit(ctx context.Context, r *Report, first time.Time) error {
 	if err != nil {
 		return errors.Join(err, p.Stop())
 	}
-	if err := pause(ctx, time.Second); err != nil {
+	if err := Pause(ctx, time.Second); err != nil {
 		return errors.Join(err, p.Stop())
 	}
 	began := time.Now()
@@ -215,7 +215,7 @@ func (f *fleet) dispatch(ctx context.Context, r *Report, first time.Time) error 
 	}()
 	if f.o.Overdue == 0 {
 		fmt.Fprintf(f.o.Progress, "bench: the first job is due in %s\n", time.Until(first).Round(time.Millisecond))
-		if err := pause(ctx, time.Until(first)-500*time.Millisecond); err != nil {
+		if err := Pause(ctx, time.Until(first)-500*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -267,7 +267,7 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 		return err
 	}
 	ps = append(ps, in)
-	if err := pause(ctx, settle); err != nil {
+	if err := Pause(ctx, settle); err != nil {
 		return err
 	}
 	if err := f.ask(ctx, http.MethodPost, "/_reset?keep=data", nil); err != nil {
@@ -278,7 +278,7 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 		return err
 	}
 	began := time.Now()
-	if err := pause(ctx, f.o.Idle); err != nil {
+	if err := Pause(ctx, f.o.Idle); err != nil {
 		return err
 	}
 	used, err := since(before, ps...)
@@ -291,7 +291,7 @@ func (f *fleet) idle(ctx context.Context, r *Report) error {
 }
 
 func (f *fleet) inbound(ctx context.Context) (*child.Process, error) {
-	return start(ctx, "inbound", f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
+	return Start(ctx, "inbound", f.profile(".inbound"), "inbound", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn")
 }
 
 func (f *fleet) schedulers(ctx context.Context) (ps []*child.Process, err error) {
@@ -300,7 +300,7 @@ func (f *fleet) schedulers(ctx context.Context) (ps []*child.Process, err error)
 		if i == 0 {
 			profile = f.profile("")
 		}
-		p, err := start(ctx, fmt.Sprintf("scheduler %d", i), profile, "scheduler", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn",
+		p, err := Start(ctx, fmt.Sprintf("scheduler %d", i), profile, "scheduler", "--endpoint", f.url, "--addr", "127.0.0.1:0", "--log-level", "warn",
 			"--member-index", strconv.Itoa(i), "--member-count", strconv.Itoa(f.o.Schedulers), "--send-linger", f.o.Linger.String(),
 			"--standard-writes", number(f.o.StandardWrites/float64(f.o.Schedulers)))
 		if err != nil {
@@ -338,7 +338,7 @@ func (f *fleet) until(ctx context.Context, deadline time.Time, done func(*null.S
 			urgent := s.SQS.Sink.Lanes["urgent"].Messages
 			fmt.Fprintf(f.o.Progress, "bench: %d delivered (%d urgent), %d rows\n", s.SQS.Sink.Messages, urgent, s.DynamoDB.Rows[f.triggers])
 		}
-		if err := pause(ctx, look); err != nil {
+		if err := Pause(ctx, look); err != nil {
 			return s, err
 		}
 	}
@@ -351,7 +351,8 @@ func (f *fleet) ask(ctx context.Context, method, path string, into any) error {
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

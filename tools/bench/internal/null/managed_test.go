@@ -47,7 +47,12 @@ func jobs(t *testing.T) (s *dynamojobs.Store, spent func() float64) {
 	require.NoError(t, err)
 	at := 0.0
 	return s, func() float64 {
-		units := e.Stats().DynamoDB.WriteUnits
+		stats := e.Stats().DynamoDB
+		units, byTable := stats.WriteUnits, 0.0
+		for _, n := range stats.Written {
+			byTable += n
+		}
+		require.InDelta(t, units, byTable, 0.01)
 		defer func() { at = units }()
 		return units - at
 	}

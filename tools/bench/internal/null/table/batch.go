@@ -195,7 +195,9 @@ func (e *Engine) execute(b *batch) float64 {
 				continue
 			}
 			r.table = t
-			units += e.executeOne(b, r, now)
+			one := e.executeOne(b, r, now)
+			units += one
+			e.countWrite(t, one)
 			switch r.code {
 			case codeConflict, codeDuplicate:
 				e.counts.conflicts.Add(1)
@@ -208,7 +210,6 @@ func (e *Engine) execute(b *batch) float64 {
 		}
 	}
 	e.counts.statements.Add(int64(len(b.runs)))
-	e.countWrite(units)
 	return units
 }
 

@@ -41,6 +41,8 @@ type counts struct {
 type Stats struct {
 	ReadUnits  float64 `json:"read_units"`
 	WriteUnits float64 `json:"write_units"`
+	// Written are the write units by table.
+	Written map[string]float64 `json:"written"`
 	// Statements are those of batches.
 	Statements   int64 `json:"statements"`
 	Transactions int64 `json:"transactions"`
@@ -76,6 +78,11 @@ func (e *Engine) ResetStats() {
 	for _, n := range []*atomic.Int64{&c.reads, &c.writes, &c.statements, &c.conflicts, &c.throttled, &c.transactions, &c.throttledCalls, &c.queried} {
 		n.Store(0)
 	}
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, t := range e.tables {
+		t.written.Store(0)
+	}
 }
 
 // Stats returns the totals.
@@ -85,13 +92,14 @@ func (e *Engine) Stats() Stats {
 		ReadUnits: float64(c.reads.Load()) / 10, WriteUnits: float64(c.writes.Load()) / 10,
 		Statements: c.statements.Load(), Transactions: c.transactions.Load(), Conflicts: c.conflicts.Load(),
 		ThrottledStatements: c.throttled.Load(), ThrottledCalls: c.throttledCalls.Load(), ItemsQueried: c.queried.Load(),
-		Rows: make(map[string]int),
+		Rows: make(map[string]int), Written: make(map[string]float64),
 	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for name, t := range e.tables {
 		t.mu.Lock()
 		s.Rows[name] = t.rows
+		s.Written[name] = float64(t.written.Load()) / 10
 		t.mu.Unlock()
 	}
 	return s
@@ -166,8 +174,11 @@ func throttled() *wire.Error {
 	return wire.Fault(throttledCall, "The level of configured provisioned throughput for the table was exceeded.")
 }
 
-func (e *Engine) countRead(units float64)  { e.counts.reads.Add(int64(units * 10)) }
-func (e *Engine) countWrite(units float64) { e.counts.writes.Add(int64(units * 10)) }
+func (e *Engine) countRead(units float64) { e.counts.reads.Add(int64(units * 10)) }
+func (e *Engine) countWrite(t *Table, units float64) {
+	e.counts.writes.Add(int64(units * 10))
+	t.written.Add(int64(units * 10))
+}
 
 // appendCapacity appends what a table consumed.
 func appendCapacity(dst []byte, table string, units float64) []byte {

@@ -171,7 +171,7 @@ func (e *Engine) writeItem(op string, body, dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	e.countWrite(units)
+	e.countWrite(w.table, units)
 	dst = append(dst, '{')
 	if w.ReturnValues == "ALL_OLD" && w.old != nil || w.ReturnValues == "ALL_NEW" && w.next != nil {
 		it := w.old
@@ -209,7 +209,7 @@ func (e *Engine) writeLocked(w *write) (float64, error) {
 		return units, nil
 	}
 	e.counts.conflicts.Add(1)
-	e.countWrite(units)
+	e.countWrite(w.table, units)
 	failed := wire.Fault("ConditionalCheckFailedException", "The conditional request failed")
 	if w.old != nil && w.ReturnValuesOnConditionCheckFailure == "ALL_OLD" {
 		failed.Extra = w.old.appendTo([]byte(`,"Item":`), w.table, nil)

@@ -14,6 +14,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/myosin-jobs/myosin/tools/bench/internal/null/wire"
 )
@@ -28,6 +29,7 @@ type Table struct {
 	arn        string
 	ttl        string
 	indexes    []*index
+	written    atomic.Int64 // units, in tenths
 
 	mu    sync.Mutex
 	parts map[string]*partition

@@ -100,7 +100,7 @@ func (e *Engine) transactLocked(writes []*write, now time.Time) (map[*Table]floa
 		}
 		units := 2 * w.units()
 		w.table.caps.wrote(w.part.physical, units)
-		e.countWrite(units)
+		e.countWrite(w.table, units)
 		used[w.table] += units
 		reasons = comma(reasons)
 		if holds {
@@ -123,7 +123,7 @@ func (e *Engine) transactLocked(writes []*write, now time.Time) (map[*Table]floa
 	}
 	for _, w := range writes {
 		units := w.table.indexUnits(w.old, w.next)
-		e.countWrite(units)
+		e.countWrite(w.table, units)
 		used[w.table] += units
 		w.apply()
 	}
