@@ -58,6 +58,9 @@ func (c *Control) Create(ctx context.Context, a Actor, spec job.Spec, idem *Idem
 		if jobstore.Conflict(err, jobstore.PartIdempotency) {
 			return &usedError{err}
 		}
+		if !surelyNot(err) {
+			return errors.Join(errAgain, err)
+		}
 		return err
 	})
 	if used, ok := errors.AsType[*usedError](err); ok {

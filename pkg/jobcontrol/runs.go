@@ -77,6 +77,9 @@ func (c *Control) add(ctx context.Context, r job.Run, beside []job.Run, audit []
 		if _, readErr := c.o.Store.Run(ctx, r.ID); readErr == nil {
 			return nil // the answer of an earlier attempt was lost, or another made it
 		}
+		if !surelyNot(err) {
+			return errors.Join(errAgain, err)
+		}
 		return err
 	})
 }

@@ -28,6 +28,7 @@ func mutations() []mutation {
 	sched := []string{"./pkg/scheduler"}
 	// What simulation meets in a few of its worlds only needs a test that always meets it.
 	cl := []string{"./pkg/client", "-run", "TestCancelAnswersByTheStateItFinds"}
+	runs := func(test string) []string { return []string{"./pkg/runner", "-run", test} }
 	return []mutation{
 		{"no condition on acquiring, completing and releasing", "pkg/store/memstore/write.go", "if r == nil || r.state != from {", "if r == nil {", sim},
 		{"unconditional put", "pkg/store/memstore/write.go", "\tif r != nil {\n\t\tcost.Conflicts = 1", "\tif r != nil && false {\n\t\tcost.Conflicts = 1", sim},
@@ -52,6 +53,21 @@ func mutations() []mutation {
 		{"acknowledged before it is stored", "pkg/inbound/insert.go", "\tl.settle(items, ops, l.in.o.Store.Write(ctx, ops))", "\tfor _, it := range items {\n\t\tl.ack(it)\n\t}\n\tl.settle(items, ops, l.in.o.Store.Write(ctx, ops))", sim},
 		{"the table forgets the fence (single calls)", "pkg/store/dynamostore/write.go", `const ifState = "attribute_exists(" + attrP + ") AND " + attrState + " = :from"`, `const ifState = "attribute_exists(" + attrP + ") AND " + attrState + " <> :from"`, kumo},
 		{"classic updates create missing rows", "pkg/store/dynamostore/write.go", `const ifState = "attribute_exists(" + attrP + ") AND " + attrState + " = :from"`, `const ifState = "attribute_not_exists(" + attrP + ") OR " + attrState + " = :from"`, kumo},
+		{"a run that ends keeps its overlap claim", "pkg/jobcontrol/change.go", "if r.Kind == job.Occurrence && (claims(j) ||", "if r.Kind == job.Gap && (claims(j) ||", runs("TestOverlapQueue")},
+		{"what was armed over is not put on record", "pkg/jobcontrol/begin.go", "\tr.Wake = now // should its message be lost too\n", "\treturn nil, nil\n", runs("TestAnOccurrenceArmedOver")},
+		{"a run on record begins whatever its job's generation", "pkg/jobcontrol/begin.go", "r.State == job.Scheduled && r.Version > 0 && tx.Progress == nil {", "r.State == job.Dead {", runs("TestARunOnRecord")},
+		{"an edit forgets what was armed over and has not begun", "pkg/jobcontrol/jobs.go", "[]time.Time{j.Pending, j.Previous}", "[]time.Time{j.Pending}", runs("TestCase27a")},
+		{"an edit forgets the run that waits", "pkg/jobcontrol/jobs.go", "\tif j.Waiting != \"\" {\n\t\tids", "\tif j.Waiting == \"none\" {\n\t\tids", runs("TestAWaitingRun")},
+		{"an edit runs again what has run once", "pkg/jobcontrol/jobs.go", "starts = starts && (!before.Pending.IsZero() || ", "starts = starts && (true || ", runs("TestAnEditOfAJobThatHasRunOnce")},
+		{"the next run is armed after the call", "pkg/runner/handle.go", "\t\terr = r.o.Control.Arm(ctx, j, plan, d.parts.Nominal, step)", "\t\tif step.Run {\n\t\t\tk := *j\n\t\t\tdefer func() { _ = r.o.Control.Arm(ctx, &k, plan, d.parts.Nominal, step) }()\n\t\t\treturn true, r.start(ctx, &delivery{msg: d.msg, parts: d.parts, j: j, fresh: true})\n\t\t}\n\t\terr = r.o.Control.Arm(ctx, j, plan, d.parts.Nominal, step)", runs("TestACronJobRuns")},
+		{"what was counted as missed runs too", "pkg/runner/handle.go", " && d.parts.Nominal.Equal(d.j.Previous) {", " && !d.parts.Nominal.After(d.j.Previous.Add(time.Hour)) {", runs("TestAnOccurrenceIsNotRun")},
+		{"a late queue never runs the latest", "pkg/runner/handle.go", "\t\t\td.parts.Nominal = step.Pending\n", "\t\t\treturn false, nil\n\t\t\td.parts.Nominal = step.Pending\n", runs("TestAQueueThatIsBehind")},
+		{"a lease is not renewed", "pkg/runner/call.go", "return x.Renew(r.now(), run.Attempt) })", "return x, nil })", runs("TestACallThatTakesLong")},
+		{"a lost message of a pending run is not missed", "pkg/runner/reconcile.go", "j.Wake.IsZero() || j.Wake.After(before) {", "j.Wake.IsZero() || !j.Wake.IsZero() {", runs("TestCase27b")},
+		{"a result needs no lease", "pkg/job/run.go", "\tcase attempt != r.Attempt:\n", "\tcase attempt > r.Attempt:\n", runs("TestTheResultOfARunner")},
+		{"a lease is taken over before it ends", "pkg/job/run.go", "\tcase r.State == Running && now.Before(r.LeaseUntil):\n", "\tcase r.State == Running && now.Before(r.LeaseUntil.Add(-25*time.Second)):\n", runs("TestARunThatAnotherHolds")},
+		{"a crash counts as a failure", "pkg/job/run.go", "\tcase r.Accepted:\n", "\tcase r.Accepted || true:\n", runs("TestCase27ACrash")},
+		{"a redriven notice runs the job", "pkg/job/run.go", "Urgent: r.Urgent, Call: r.Call,", "Urgent: r.Urgent,", runs("TestARedrivenNotice")},
 	}
 }
 

@@ -139,7 +139,7 @@ func (a *audit) leased(p *Proc, c Change, from job.State) {
 	if j.Status == job.JobIsDeleted && r.Kind != job.Notice {
 		a.breach("run %s began though its job is deleted", r.ID)
 	}
-	if early := r.Nominal.Sub(time.Now()); early > skew {
+	if early := time.Until(r.Nominal); early > skew {
 		a.breach("run %s began %s early", r.ID, early)
 	}
 	a.holders[r.ID] = holder{p, r.Attempt}

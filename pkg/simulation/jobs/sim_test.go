@@ -40,7 +40,7 @@ func TestSeeds(t *testing.T) {
 			t.Run(strconv.Itoa(seed), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					breaches, r, err := jobs.Run(uint64(seed), jobs.Sizes{}) //nolint:gosec // seeds are not negative.
+					breaches, r, err := jobs.Run(uint64(seed), jobs.Sizes{})
 					require.NoError(t, err)
 					mu.Lock()
 					defer mu.Unlock()
