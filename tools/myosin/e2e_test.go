@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -61,8 +62,10 @@ func platform(t *testing.T) *shell {
 	ready, done := make(chan app.Addrs, 1), make(chan error, 1)
 	go func() {
 		done <- app.Run(ctx, app.Options{
-			APIAddr: "127.0.0.1:0", AWSAddr: "127.0.0.1:0", NoDemo: true, Log: slog.New(slog.DiscardHandler),
-			Ready: func(a app.Addrs) { ready <- a },
+			APIAddr: "127.0.0.1:0", AWSAddr: "127.0.0.1:0", NoDemo: true,
+			Prefix: fmt.Sprintf("cli%x", time.Now().UnixNano()%1e12), // engines of one process share their data
+			Log:    slog.New(slog.DiscardHandler),
+			Ready:  func(a app.Addrs) { ready <- a },
 		})
 	}()
 	select {
