@@ -29,15 +29,15 @@ func TestOverlapSkipSkipsWhatIsDueWhileARunRuns(t *testing.T) {
 }
 
 func TestOverlapQueueLetsOneWaitAndSkipsTheRest(t *testing.T) {
-	inWorld(t, 2, jobs.Options{Answer: answers(jobs.Answer{Code: 200, Took: 150 * time.Second})}, func(t *testing.T, s *scene) {
+	inWorld(t, 2, jobs.Options{Answer: answers(jobs.Answer{Code: 200, Took: 145 * time.Second})}, func(t *testing.T, s *scene) {
 		j := s.create(overlap(job.OverlapQueue), long)
 		s.until(3*time.Minute + 10*time.Second)
-		// 1 runs from 1:00 to 3:30; 2 waits; 3 is skipped.
+		// 1 runs from 1:00 to 3:25; 2 waits; 3 is skipped.
 		require.Equal(t, "RUNNING SCHEDULED SKIPPED", s.states(j))
 		s.until(3*time.Minute + 40*time.Second)
 		require.Equal(t, "SUCCEEDED RUNNING SKIPPED", s.states(j))
-		require.Equal(t, midnight().Add(3*time.Minute+30*time.Second), s.Calls(j.ID)[1].At, "woken by the end of the first")
-		// 2 runs to 6:00; 4 waits; 5 is skipped; 4 runs from 6:00.
+		require.Equal(t, midnight().Add(3*time.Minute+25*time.Second), s.Calls(j.ID)[1].At, "woken by the end of the first")
+		// 2 runs to 5:50; 4 waits; 5 is skipped; 4 runs from 5:50; 6 waits.
 		s.until(6*time.Minute + 10*time.Second)
 		require.Equal(t, "SUCCEEDED SUCCEEDED SKIPPED RUNNING SKIPPED SCHEDULED", s.states(j))
 	})
