@@ -123,7 +123,7 @@ func TestAnAcceptedRunLivesByHeartbeatsAndEndsByComplete(t *testing.T) {
 		s.until(time.Minute + time.Second)
 		id := s.only(j, job.Occurrence).ID
 		for range 12 { // four minutes, well past every watchdog
-			time.Sleep(20 * time.Second)
+			<-time.After(20 * time.Second) // virtual
 			r, err := s.Control.Heartbeat(t.Context(), id, 1)
 			require.NoError(t, err)
 			require.Equal(t, job.Running, r.State)
