@@ -161,6 +161,45 @@ func figures() []figure {
 			},
 		},
 		{
+			what: "runs: nominal time to the target's first byte, 50 runs/s on kumo, no tolerance declared", target: "p99 < 5 s", from: []string{"runs-load"},
+			show: func(m *reading) (string, bool) {
+				p99 := m.of("runs-load", "standard_lateness_p99_ms")
+				return fmt.Sprintf("p50 %s ms, p99 %s ms", plain(m.of("runs-load", "standard_lateness_p50_ms")), plain(p99)), p99 < 5000
+			},
+		},
+		{
+			what: "runs: write units of a cron run beyond its trigger's three", target: "≤ 8", from: []string{"runs-cron"},
+			show: func(m *reading) (string, bool) {
+				beyond := m.of("runs-cron", "write_units_beyond_trigger_per_run")
+				of := func(table string) string { return plain(m.of("runs-cron", "write_units_"+table+"_per_run")) }
+				return fmt.Sprintf("%s (jobs %s, runs %s, forecast %s) and %s; %s requests", plain(beyond), of("jobs"), of("runs"), of("forecast"), of("triggers"),
+					plain(m.of("runs-cron", "requests_per_run"))), beyond <= 8
+			},
+		},
+		{
+			what: "runs: urgent ones in a midnight wave of 200,000 jobs", target: "p99 < 5 s", from: []string{"runs-wave"},
+			show: func(m *reading) (string, bool) {
+				p99 := m.of("runs-wave", "urgent_lateness_p99_ms")
+				return fmt.Sprintf("p50 %s ms, p99 %s ms, the last %s ms", plain(m.of("runs-wave", "urgent_lateness_p50_ms")), plain(p99), plain(m.of("runs-wave", "urgent_lateness_max_ms"))), p99 < 5000
+			},
+		},
+		{
+			what: "runs: the others of that wave, over their tolerance of 10 min", target: "within it (p99 < 5 s from their own moment in it) and flat: the fullest 10 s ≤ 1.2 times the mean", from: []string{"runs-wave"},
+			show: func(m *reading) (string, bool) {
+				p99, over, tens := m.of("runs-wave", "lateness_after_due_p99_ms"), m.of("runs-wave", "over_tolerance_max_ms"), m.of("runs-wave", "max_over_mean_10_s")
+				return fmt.Sprintf("p99 %s ms from their moment, %s of them at its very end and up to %s ms after it; %s runs/s, fullest second %s times that, fullest 10 s %s",
+					plain(p99), plain(m.of("runs-wave", "runs_after_tolerance")), plain(over), plain(m.of("runs-wave", "runs_per_s_mean")),
+					plain(m.of("runs-wave", "max_over_mean")), plain(tens)), p99 < 5000 && over < 5000 && tens <= 1.2
+			},
+		},
+		{
+			what: "runs: one runner with 200 calls of 200 ms at a time", target: "≥ 900 calls/s", from: []string{"runs-calls"},
+			show: func(m *reading) (string, bool) {
+				rate := m.of("runs-calls", "calls_per_s_steady")
+				return fmt.Sprintf("%s calls/s, %s µs of its CPU a run, %s MiB", plain(rate), plain(m.of("runs-calls", "runner_cpu_us_per_run")), plain(m.of("runs-calls", "runner_peak_mib"))), rate >= 900
+			},
+		},
+		{
 			what: "client + worker CPU a job against asynq and River", target: "measured and [explained](peers/README.md)", from: []string{"peers"}, told: true,
 			show: func(m *reading) (string, bool) {
 				of := func(name string) string { return plain(m.of("peers", name+"_client_worker_cpu_us_per_job")) }
@@ -201,6 +240,13 @@ func others() []figure {
 		}),
 		of("throughput of one scheduler with 2,000,000 overdue, no latency", "overdue", func(m *reading) string {
 			return plain(m.of("overdue", "jobs_per_s")) + " jobs/s"
+		}),
+		of("requests of a run at 50 runs/s on kumo: scheduler, runner; of its creation", "runs-load", func(m *reading) string {
+			return fmt.Sprintf("%s, %s; %s", plain(m.of("runs-load", "scheduler_requests_per_run")), plain(m.of("runs-load", "runner_requests_per_run")),
+				plain(m.of("runs-load", "creator_requests_per_run")))
+		}),
+		of("requests of a cron run over the null endpoint: scheduler, runner", "runs-cron", func(m *reading) string {
+			return fmt.Sprintf("%s, %s", plain(m.of("runs-cron", "scheduler_requests_per_run")), plain(m.of("runs-cron", "runner_requests_per_run")))
 		}),
 		of("the endpoint's own answer to a Query with 10 thousand, 1 and 10 million rows", "table", func(m *reading) string {
 			return fmt.Sprintf("%s, %s, %s µs", plain(m.of("table", "rows_10000_endpoint_us_per_query")), plain(m.of("table", "rows_1000000_endpoint_us_per_query")),

@@ -47,6 +47,10 @@ func Runs() []Run {
 		of("table", "table", 280*time.Second, shape{"rows_stored": 10_000_000, "partitions": 64, "rate": 100}),
 		of("wave", "wave", 290*time.Second, shape{"jobs": 1_000_000, "urgent_jobs": 1000, "partitions": 64}),
 		of("overdue", "overdue", 260*time.Second, shape{"jobs": 2_000_000, "partitions": 64}),
+		of("runs-load", "runs", 80*time.Second, shape{"jobs": 3000, "rate": 50, "tolerance_s": 0, "target_delay_ms": 0}),
+		of("runs-cron", "runs cron", 4*time.Minute, shape{"jobs": 1500, "minutes": 2, "payload_bytes": 300}),
+		of("runs-calls", "runs calls", time.Minute, shape{"jobs": 20_000, "runners": 1, "concurrency": 201, "target_delay_ms": 200}),
+		of("runs-wave", "runs wave", 15*time.Minute, shape{"jobs": 200_000, "urgent_jobs": 1000, "tolerance_s": 600, "runners": 1}),
 		{Name: "peers", Elsewhere: "cd tools/bench/peers && go run . all --json >../results/peers.json"},
 		{Name: "chaos", Elsewhere: "go run ./tools/chaos --duration 30m --seed 7 --json >tools/bench/results/chaos.json"},
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	Partitions          int // of each lane
 	// Metered counts requests by process, at some CPU.
 	Metered bool
+	// Settle is how long processes get to start and to read what is due soon.
+	Settle time.Duration
 	// Patience is how long after the last due time runs are waited for.
 	Patience time.Duration
 	Profile  string    // file for a CPU profile of the first runner; empty: none
@@ -66,7 +68,7 @@ type Shape struct {
 func Shapes() []Shape {
 	of := func(name, summary string, change func(o *Options)) Shape {
 		o := Options{
-			Shape: name, Engine: null, Payload: 300, Schedulers: 1, Runners: 1, Concurrency: 200, UrgentSlots: 50, Partitions: 64, Patience: 2 * time.Minute,
+			Shape: name, Engine: null, Payload: 300, Schedulers: 1, Runners: 1, Concurrency: 200, UrgentSlots: 50, Partitions: 64, Patience: 2 * time.Minute, Settle: 8 * time.Second,
 		}
 		change(&o)
 		return Shape{summary, o}
@@ -106,6 +108,7 @@ func (o *Options) Bind(s *settings.Set) {
 	s.IntVar(&o.UrgentSlots, "urgent-slots", "", "how many of them only urgent runs may use")
 	s.IntVar(&o.Partitions, "partitions", "", "partitions of each lane")
 	s.BoolVar(&o.Metered, "metered", "", "count requests by process, at some CPU")
+	s.DurationVar(&o.Settle, "settle", "", "how long processes get to start before jobs of one instant are due")
 	s.DurationVar(&o.Patience, "patience", "", "how long after the last due time runs are waited for")
 	s.StringVar(&o.Profile, "cpuprofile", "", "write a CPU profile of the first runner")
 }
@@ -133,8 +136,8 @@ func (o *Options) Validate() error {
 	if !(o.Rate >= 0) || o.Rate > 10_000 || o.Rate > 0 && (o.Cron || o.Backlog || o.Urgent > 0 || o.Tolerance > 0) {
 		errs = append(errs, errors.New("--rate: want 0 to 10000, and above 0 only for jobs that run once, undeclared"))
 	}
-	if o.Lead < 0 || o.Tolerance < 0 || o.Tolerance > 24*time.Hour || o.Delay < 0 || o.Delay > 20*time.Second || o.Patience <= 0 {
-		errs = append(errs, errors.New("--lead: want 0 or more; --tolerance: 0 to 24h; --delay: 0 to 20s; --patience: more than 0"))
+	if o.Lead < 0 || o.Tolerance < 0 || o.Tolerance > 24*time.Hour || o.Delay < 0 || o.Delay > 20*time.Second || o.Settle <= 0 || o.Patience <= 0 {
+		errs = append(errs, errors.New("--lead: want 0 or more; --tolerance: 0 to 24h; --delay: 0 to 20s; --settle and --patience: more than 0"))
 	}
 	if o.Minutes > 0 && (!o.Cron || o.Urgent > 0 || o.Backlog) {
 		errs = append(errs, errors.New("--minutes goes with --cron, without --urgent and --backlog"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,10 +25,8 @@ import (
 const (
 	region    = "us-east-1" // any: no engine looks
 	readyWait = 30 * time.Second
-	// settle is how long processes get to start and to read what is due soon.
-	settle = 12 * time.Second
-	look   = 100 * time.Millisecond
-	// record is for the last runs to be recorded, once all have been called.
+	look      = 100 * time.Millisecond
+	// recorded is for the last runs to be recorded, once all have been called.
 	recorded = 1500 * time.Millisecond
 	// quiet is where in a minute nothing of minutely jobs is under way.
 	quiet = 45 * time.Second
@@ -148,7 +147,7 @@ func (b *bench) start(ctx context.Context, service string, n int, profile string
 	}
 	args = append(args, flags...)
 	for i := range n {
-		p, err := fleet.Start(ctx, fmt.Sprint(service, " ", i), profile, append(args[:len(args):len(args)], "--member-index", fmt.Sprint(i))...)
+		p, err := fleet.Start(ctx, fmt.Sprint(service, " ", i), profile, append(slices.Clip(args), "--member-index", fmt.Sprint(i))...)
 		if err != nil {
 			return ps, err
 		}
@@ -241,7 +240,7 @@ func (b *bench) minutely(ctx context.Context) (*Report, error) {
 // instant creates jobs of one instant and measures their runs.
 func (b *bench) instant(ctx context.Context) (*Report, error) {
 	total := b.o.Jobs + b.o.Urgent
-	at := time.Now().Add(2*settle + time.Duration(total)*time.Second/createRate)
+	at := time.Now().Add(2*b.o.Settle + time.Duration(total)*time.Second/createRate)
 	if b.o.Cron {
 		at = at.Add(time.Minute).Truncate(time.Minute)
 	}
@@ -250,10 +249,10 @@ func (b *bench) instant(ctx context.Context) (*Report, error) {
 	if err := b.create(ctx, at); err != nil {
 		return nil, err
 	}
-	if time.Until(at) < settle {
+	if time.Until(at) < b.o.Settle {
 		return nil, errors.New("the machine is too slow: jobs fell due before all were created; give fewer --jobs")
 	}
-	if err := fleet.Pause(ctx, time.Until(at)-settle); err != nil {
+	if err := fleet.Pause(ctx, time.Until(at)-b.o.Settle); err != nil {
 		return nil, err
 	}
 	if err := b.startSchedulers(ctx); err != nil {
