@@ -91,16 +91,28 @@ func (r *Runner) record(ctx context.Context, j *job.Job, run job.Run, verdict jo
 	ended, err := r.o.Control.Change(ctx, j, run, func(x job.Run) (job.Run, error) {
 		return x.Finish(r.now(), attempt, false, e, policy)
 	})
-	if err == nil && verdict == job.VerdictDeadPause && run.Kind != job.Notice {
-		_, err = r.o.Control.Edit(ctx, jobcontrol.Actor{}, j.ID, 0, func(x *job.Job) error {
-			x.Status = job.JobIsPaused
-			return nil
-		})
-		if errors.Is(err, jobcontrol.ErrDeleted) {
-			err = nil
-		}
+	if err == nil && gone(ended) {
+		err = r.pause(ctx, ended)
 	}
 	return ended, err
+}
+
+// gone reports whether a run ended with the answer 410.
+func gone(r job.Run) bool {
+	n := len(r.Attempts)
+	return r.State == job.Dead && r.Kind != job.Notice && n > 0 && r.Attempts[n-1].Error == "HTTP 410"
+}
+
+// pause pauses the job of a run whose target is gone.
+func (r *Runner) pause(ctx context.Context, run job.Run) error {
+	_, err := r.o.Control.Edit(ctx, jobcontrol.Actor{}, run.Job, 0, func(x *job.Job) error {
+		x.Status = job.JobIsPaused
+		return nil
+	})
+	if errors.Is(err, jobcontrol.ErrDeleted) {
+		return nil
+	}
+	return err
 }
 
 func describe(res target.Result) string {

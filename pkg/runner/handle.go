@@ -113,8 +113,14 @@ var errEarly = errors.New("before its time")
 // start admits and leases the run, and calls its target.
 func (r *Runner) start(ctx context.Context, d *delivery) error {
 	run, err := r.find(ctx, d)
-	if err != nil || run.State.Terminal() {
+	if err != nil {
 		return err
+	}
+	if run.State.Terminal() {
+		if gone(run) && !d.j.Updated.After(run.Ended) {
+			return r.pause(ctx, run) // the message came again: the first try failed
+		}
+		return nil
 	}
 	tenant, err := r.o.Tenants.Get(ctx, d.j.Tenant)
 	if err != nil {
