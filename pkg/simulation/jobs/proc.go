@@ -47,6 +47,8 @@ type Proc struct {
 	offset time.Duration
 	thaw   time.Time
 	calls  int
+	// stepping has room for one: steps are told one after the other.
+	stepping chan struct{}
 	// step is told of each call, once before it is applied and once after; true
 	// kills the process there.
 	step func(n int, op string) bool
@@ -91,10 +93,14 @@ func (p *Proc) still(op string) error {
 	p.mu.Lock()
 	d := time.Until(p.thaw)
 	p.calls++
-	killed := p.step != nil && p.ctx.Err() == nil && p.step(p.calls, op)
+	n, step := p.calls, p.step
 	p.mu.Unlock()
-	if killed {
-		p.Kill()
+	if step != nil && p.ctx.Err() == nil {
+		p.stepping <- struct{}{} // not a mutex: virtual time goes on for who waits here
+		if step(n, op) {
+			p.Kill()
+		}
+		<-p.stepping
 	}
 	if d > 0 {
 		time.Sleep(d)

@@ -224,7 +224,7 @@ func (w *World) Outage(on bool) {
 func (w *World) Start(change ...func(p *Proc, o *runner.Options)) (*Proc, error) {
 	w.mu.Lock()
 	w.serial++
-	p := &Proc{Name: fmt.Sprintf("runner-%d", w.serial), w: w, view: membership.NewManual(membership.View{}), done: make(chan struct{})}
+	p := &Proc{Name: fmt.Sprintf("runner-%d", w.serial), w: w, view: membership.NewManual(membership.View{}), done: make(chan struct{}), stepping: make(chan struct{}, 1)}
 	w.mu.Unlock()
 	p.ctx, p.kill = context.WithCancel(context.Background())
 	s := jobsOf{w.table, p}
@@ -376,7 +376,7 @@ func (w *World) Cost() (counts memjobs.Counts, reads int) {
 
 // Behind returns the control of a process that the world's faults befall.
 func (w *World) Behind() (*jobcontrol.Control, error) {
-	p := &Proc{Name: "control", w: w}
+	p := &Proc{Name: "control", w: w, stepping: make(chan struct{}, 1)}
 	p.ctx, p.kill = context.WithCancel(context.Background())
 	p.stop = func() {}
 	return w.control(jobsOf{w.table, p}, p.now)
