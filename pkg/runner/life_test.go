@@ -1,7 +1,10 @@
 package runner_test
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -344,5 +347,71 @@ func TestAnEditOfAJobThatHasRunOnceDoesNotRunItAgain(t *testing.T) {
 		s.edit(j, func(x *job.Job) { x.Schedule.At = midnight().Add(30 * time.Minute) })
 		s.until(50 * time.Minute)
 		require.Len(t, s.Calls(j.ID), 2, "a new time is a new run")
+	})
+}
+
+// A run put off past its tolerance is told of; one put off within it is not.
+func TestARunPutOffPastItsToleranceIsToldOf(t *testing.T) {
+	for _, c := range []struct {
+		tolerance *time.Duration
+		wait      time.Duration
+		told      bool
+	}{{nil, 9 * time.Minute, false}, {nil, 12 * time.Minute, true}, {new(2 * time.Minute), 5 * time.Minute, true}, {new(20 * time.Minute), 12 * time.Minute, false}} {
+		var log strings.Builder
+		var mu sync.Mutex
+		ready := midnight().Add(time.Minute + c.wait)
+		inWorld(t, 1, jobs.Options{
+			Log:   slog.New(slog.NewTextHandler(writer(func(b []byte) { mu.Lock(); defer mu.Unlock(); log.Write(b) }), nil)),
+			Ready: func(job.Target) (time.Time, bool) { return time.Now().Add(20 * time.Second), !time.Now().Before(ready) },
+		}, func(t *testing.T, s *scene) {
+			j := s.create(once(midnight().Add(time.Minute)), func(sp *job.Spec) { sp.Tolerance = c.tolerance })
+			s.until(45 * time.Minute)
+			require.Equal(t, job.Succeeded, s.only(j, job.Occurrence).State)
+			require.Equal(t, 1, s.only(j, job.Occurrence).Attempt)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(t, c.told, strings.Contains(log.String(), "put off past its tolerance"), "%v %s", c.tolerance, c.wait)
+		})
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
+
+func TestUrgentRunsHaveAQueueOfTheirOwn(t *testing.T) {
+	inWorld(t, 0, jobs.Options{}, func(t *testing.T, s *scene) {
+		urgent := s.create(once(midnight().Add(time.Minute)), func(sp *job.Spec) { sp.Tolerance = new(time.Duration) })
+		plain := s.create(once(midnight().Add(time.Minute)))
+		s.until(time.Minute + time.Second)
+		for url, want := range map[string]int{s.Urgent: 1, s.URL: 1} {
+			d, err := s.Queues.Depth(t.Context(), url)
+			require.NoError(t, err)
+			require.Equal(t, want, d.Visible)
+		}
+		s.start()
+		s.until(2 * time.Minute)
+		require.Equal(t, job.Succeeded, s.only(urgent, job.Occurrence).State)
+		require.Equal(t, job.Succeeded, s.only(plain, job.Occurrence).State)
+	})
+}
+
+func TestAToleranceSpreadsRunsAndKeepsTheirNominalTimes(t *testing.T) {
+	inWorld(t, 1, jobs.Options{}, func(t *testing.T, s *scene) {
+		offsets := map[time.Duration]bool{}
+		for range 20 {
+			j := s.create(func(sp *job.Spec) { sp.Tolerance = new(10 * time.Minute) })
+			s.until(time.Since(midnight()).Truncate(time.Minute) + 3*time.Minute)
+			calls := s.Calls(j.ID)
+			require.GreaterOrEqual(t, len(calls), 2)
+			for _, c := range calls {
+				off := c.At.Sub(s.nominal(c))
+				require.Less(t, off, 30*time.Second, "half the period")
+				require.GreaterOrEqual(t, off, time.Duration(0))
+				offsets[off.Truncate(time.Second)] = true
+			}
+			s.edit(j, pause)
+		}
+		require.Greater(t, len(offsets), 8)
 	})
 }
