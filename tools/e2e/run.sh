@@ -25,6 +25,8 @@ parts() {
 	part api MYOSIN_E2E=1 -run API ./services/standalone/e2e
 	part processes MYOSIN_E2E=1 -run Processes -parallel 2 ./services/standalone/e2e
 	part simulation MYOSIN_SIM_SEEDS=1000 -run 'TestSeeds|TestAWorld' ./pkg/simulation
+	part runs MYOSIN_SIM_SEEDS=300 -run 'TestSeeds|TestAWorld' ./pkg/simulation/jobs
+	part cron MYOSIN_CRON_ALL=1 -run TestEveryTransition ./pkg/cron
 	part wave MYOSIN_WAVE=1000000 -run TestWave ./pkg/simulation
 	part chaos MYOSIN_E2E=1 -run Chaos ./tools/chaos
 	part mutants MYOSIN_MUTANTS=1 -run TestMutations ./tools/mutants

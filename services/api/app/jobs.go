@@ -257,7 +257,10 @@ func (m *managed) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) 
 	if err != nil {
 		return nil, m.failed(ctx, "get job", "job", err)
 	}
-	begun := func(r job.Run) bool { return r.State != job.Scheduled && r.Kind != job.Notice }
+	now := m.o.Now()
+	begun := func(r job.Run) bool { // what an edit ended before its time never was
+		return r.Kind != job.Notice && (r.Attempt > 0 || r.State.Terminal() && !r.Nominal.After(now))
+	}
 	if i := slices.IndexFunc(last.Items, begun); i >= 0 {
 		r := last.Items[i]
 		v.LastRun = &jobsapi.RunBrief{ID: string(r.ID), Status: string(r.State), ScheduledAt: r.Nominal.UTC()}
