@@ -38,7 +38,9 @@ func TestTheTargetReceivesWhatTheContractSaysAndARedriveKeepsTheFirstRunsKey(t *
 	s := newStand(t, standOptions{
 		targets: func(o *runner.TargetsOptions) { o.Signer = signer },
 		tenants: func(o *runner.TenantsOptions) {
-			o.Unseal = func(_ context.Context, x jobstore.Secret) (target.Secret, error) { return target.ParseSecret(string(x.Sealed)) }
+			o.Unseal = func(_ context.Context, x jobstore.Secret) (target.Secret, error) {
+				return target.ParseSecret(string(x.Sealed))
+			}
 		},
 	})
 	for id, x := range map[string]struct {
