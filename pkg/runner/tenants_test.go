@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,16 +17,26 @@ import (
 // tenants answers reads of tenants as told, after a while.
 type tenants struct {
 	jobstore.Records
+	mu    sync.Mutex
 	reads int
 	takes time.Duration
 	err   error
 }
 
+func (s *tenants) set(takes time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes, s.err = takes, err
+}
+
 func (s *tenants) Tenant(ctx context.Context, id string) (jobstore.Tenant, error) {
+	s.mu.Lock()
 	s.reads++
+	n, takes, err := s.reads, s.takes, s.err
+	s.mu.Unlock()
 	select {
-	case <-time.After(s.takes):
-		return jobstore.Tenant{ID: id, MaxConcurrent: s.reads}, s.err
+	case <-time.After(takes):
+		return jobstore.Tenant{ID: id, MaxConcurrent: n}, err
 	case <-ctx.Done():
 		return jobstore.Tenant{}, ctx.Err()
 	}
@@ -45,9 +56,11 @@ func TestATenantIsReadOnceForAllAndASlowStoreHoldsNobodyUpWhoKnowsIt(t *testing.
 			}()
 		}
 		time.Sleep(2 * time.Second)
+		s.mu.Lock()
 		require.Equal(t, 1, s.reads)
+		s.mu.Unlock()
 
-		s.takes = time.Hour
+		s.set(time.Hour, nil)
 		time.Sleep(10 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _, _ = c.Get(ctx, "acme") }()
@@ -67,7 +80,7 @@ func TestATenantIsReadOnceForAllAndASlowStoreHoldsNobodyUpWhoKnowsIt(t *testing.
 		_, err = c.Get(short, "new")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 
-		s.takes, s.err = 0, errors.New("down")
+		s.set(0, errors.New("down"))
 		time.Sleep(time.Hour)
 		got, err = c.Get(t.Context(), "acme")
 		require.NoError(t, err, "what was known before stays in use")
