@@ -175,6 +175,7 @@ func (r *Report) Flat() map[string]any {
 		}
 	}
 	runs := int64(f.Runs)
+	m["connections_per_run"] = flat.PerJob(float64(f.Connections), runs)
 	counted := 0
 	for name, u := range r.Used {
 		m[name+"_cpu_us_per_run"], m[name+"_peak_mib"] = flat.PerJob(float64(u.CPU.Microseconds()), runs), flat.MiB(u.Peak)

@@ -112,6 +112,7 @@ func TestABacklogIsCalledAsManyAtATimeAsThereAreSlots(t *testing.T) {
 	require.InDelta(t, 40, m["calls_in_flight_max"], 1)
 	require.Positive(t, m["calls_per_s_steady"])
 	require.Less(t, m["calls_per_s_steady"], 201.0, "40 slots of 200 ms")
+	require.Positive(t, m["connections_per_run"])
 	require.NotContains(t, m, "standard_lateness_p99_ms", "a backlog is late by what it is")
 }
 

@@ -70,6 +70,7 @@ type Figures struct {
 	// ten seconds in a row, a second's share of them.
 	Mean, Most, Most10 float64
 	InFlight           int // calls at a time, at most
+	Connections        int // that were opened
 }
 
 // maxLate is the largest lateness told apart.
@@ -117,6 +118,16 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	n.inFlight--
 	n.mu.Unlock()
+}
+
+// connected is told what becomes of a connection.
+func (n *notes) connected(_ net.Conn, state http.ConnState) {
+	if state != http.StateNew {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.f.Connections++
 }
 
 // note notes a call.
@@ -241,7 +252,7 @@ func Serve(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
-	srv := &http.Server{Handler: n, ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: n, ReadHeaderTimeout: 10 * time.Second, ConnState: n.connected}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	link := child.NewLink(in, out)
