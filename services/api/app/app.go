@@ -115,7 +115,8 @@ func CheckAddr(addr string) error {
 	return nil
 }
 
-// Run serves the API until ctx ends.
+// Run serves the API until ctx ends. It waits for an installation that cannot be
+// reached yet.
 func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("api: %w", err)
@@ -135,12 +136,12 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
-	if err := p.Reach(ctx); err != nil {
-		return fmt.Errorf("api: %w", err)
+	if err := p.WaitReach(ctx, log); err != nil {
+		return nil //nolint:nilerr // stopped before it began.
 	}
-	buffers, err := p.Buffers(ctx)
+	buffers, err := p.WaitBuffers(ctx, log)
 	if err != nil {
-		return fmt.Errorf("api: %w", err)
+		return nil //nolint:nilerr // as above.
 	}
 	m, err := open(p, buffers, &o, log, reg)
 	if err != nil {

@@ -68,7 +68,14 @@ func TestTheProcessServesAnInstallation(t *testing.T) {
 		Addr: "127.0.0.1:0", Prefix: prefix, Log: slog.New(slog.DiscardHandler),
 		Secrets: seal.Settings{Keys: "k1:" + base64.StdEncoding.EncodeToString(make([]byte, 32))},
 	}
-	require.ErrorContains(t, app.Run(t.Context(), o), prefix+"-triggers", "there is no table yet")
+	early, giveUp := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer giveUp()
+	o.Ready = func(string) { t.Error("it serves an installation that is not there") }
+	require.NoError(t, app.Run(early, o), "it waits until it is stopped")
+	ctx, cancel := context.WithCancel(t.Context())
+	done, ready := make(chan error, 1), make(chan string, 1)
+	o.Ready = func(addr string) { ready <- addr }
+	go func() { done <- app.Run(ctx, o) }()
 
 	p, err := platform.Open(t.Context(), platform.Options{Prefix: prefix})
 	require.NoError(t, err)
@@ -81,10 +88,6 @@ func TestTheProcessServesAnInstallation(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	done, ready := make(chan error, 1), make(chan string, 1)
-	o.Ready = func(addr string) { ready <- addr }
-	go func() { done <- app.Run(ctx, o) }()
 	var base string
 	select {
 	case addr := <-ready:
