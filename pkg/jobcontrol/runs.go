@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -172,23 +173,19 @@ func (c *Control) CancelRun(ctx context.Context, a Actor, id job.RunID) (job.Run
 			out, err = c.cancelPending(ctx, a, r, cancel)
 			return err
 		}
-		out, err = c.Change(ctx, nil, r, cancel)
-		if err == nil {
-			err = c.note(ctx, a, "run.cancel", string(id))
-		}
+		out, err = c.change(ctx, nil, r, false, func(_ context.Context, _ *job.Job, r job.Run, tx *jobstore.Tx) (job.Run, error) {
+			next, err := cancel(r)
+			if err == nil && !reflect.DeepEqual(next, r) {
+				tx.Audit = c.audit(a, c.now(), "run.cancel", string(id), "")
+			}
+			return next, err
+		})
 		return err
 	})
 	if err != nil {
 		return job.Run{}, fmt.Errorf("cancel run %s: %w", id, err)
 	}
 	return out, nil
-}
-
-func (c *Control) note(ctx context.Context, a Actor, action, object string) error {
-	if records := c.audit(a, c.now(), action, object, ""); len(records) > 0 {
-		return c.commit(ctx, jobstore.Tx{Audit: records})
-	}
-	return nil
 }
 
 func (c *Control) cancelPending(ctx context.Context, a Actor, r job.Run, cancel func(job.Run) (job.Run, error)) (job.Run, error) {
