@@ -704,3 +704,18 @@ func TestACancelledRunStopsAtItsHeartbeatAndIsNotTriedAgain(t *testing.T) {
 	require.Equal(t, 1, s.run(t, id).Attempt)
 	require.Zero(t, s.left())
 }
+
+// Triggers reach ten years less a day ahead: a job beyond is woken on the way.
+func TestAJobTenYearsAheadRunsAtItsTime(t *testing.T) {
+	s := newStand(t, standOptions{})
+	at := s.clock().Add(job.MaxAhead)
+	_, id := s.create(t, status(200)(t, s), once(at))
+	s.play(t)
+	require.Equal(t, at.Add(-24*time.Hour), s.clock())
+	_, err := s.store.Run(t.Context(), id)
+	require.ErrorIs(t, err, jobstore.ErrNotFound, "it has not begun")
+	s.play(t)
+	require.Equal(t, at, s.clock())
+	require.Equal(t, job.Succeeded, s.run(t, id).State)
+	require.Zero(t, s.left())
+}
