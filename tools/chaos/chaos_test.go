@@ -36,7 +36,7 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 			t.Parallel()
 			var schedule, account bytes.Buffer
 			err := storms(t.Context(), storm.Options{
-				Seed: seed, Duration: 3 * time.Minute, Rate: 40, Inbounds: 2, Schedulers: 3, Workers: 2, Progress: &schedule,
+				Seed: seed, Duration: 3 * time.Minute, Rate: 40, Inbounds: 2, Schedulers: 3, Workers: 2, Runs: 3, Runners: 2, APIs: 2, Progress: &schedule,
 			}, false, &account)
 			require.NoError(t, err, "%s\n%s", schedule.String(), account.String())
 			t.Log(account.String())
@@ -45,8 +45,8 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 }
 
 func TestWrongFlagsAreToldTogether(t *testing.T) {
-	err := (&storm.Options{Duration: time.Minute, Rate: -1, Endpoint: "localhost", Engine: "steam"}).Validate()
-	for _, part := range []string{"duration", "rate", "endpoint", "engine", "inbounds", "schedulers", "workers"} {
+	err := (&storm.Options{Duration: time.Minute, Rate: -1, Endpoint: "localhost", Engine: "steam", Runs: 500}).Validate()
+	for _, part := range []string{"duration", "rate", "endpoint", "engine", "inbounds", "schedulers", "workers", "runs", "runners", "apis"} {
 		require.ErrorContains(t, err, part)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/clock"
 	"github.com/myosin-jobs/myosin/pkg/settings"
 	inbound "github.com/myosin-jobs/myosin/services/inbound/app"
+	runner "github.com/myosin-jobs/myosin/services/runner/app"
 	scheduler "github.com/myosin-jobs/myosin/services/scheduler/app"
 	"github.com/myosin-jobs/myosin/services/standalone/embedded"
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/owner"
@@ -32,7 +33,7 @@ func child(command string, args []string) error {
 	case storm.WorkerCommand:
 		return owner.Run(ctx, os.Getenv("MYOSIN_PREFIX"), storm.Services(), os.Stdout)
 	}
-	// A scheduler or inbound as its main would start it, but for its clock.
+	// A scheduler, inbound or runner as its main would start it, but for its clock.
 	offset, err := time.ParseDuration(os.Getenv(storm.OffsetEnv))
 	if err != nil {
 		return fmt.Errorf("%s: %w", storm.OffsetEnv, err)
@@ -42,6 +43,7 @@ func child(command string, args []string) error {
 	set := settings.New(command, "with a clock that is off")
 	var si scheduler.Options
 	var in inbound.Options
+	var ru runner.Options
 	switch command {
 	case storm.SchedulerCommand:
 		si.Settings(set)
@@ -49,14 +51,20 @@ func child(command string, args []string) error {
 	case storm.InboundCommand:
 		in.Settings(set)
 		in.Process.Local = local
+	case storm.RunnerCommand:
+		ru.Settings(set)
+		ru.Process.Local = local
 	default:
 		return fmt.Errorf("no process is called %s", command)
 	}
 	if err := set.Parse(args, os.LookupEnv, os.Stdout); err != nil {
 		return err
 	}
-	if command == storm.SchedulerCommand {
+	switch command {
+	case storm.SchedulerCommand:
 		return scheduler.Run(ctx, si)
+	case storm.RunnerCommand:
+		return runner.Run(ctx, ru)
 	}
 	return inbound.Run(ctx, in)
 }

@@ -34,7 +34,7 @@ func run(args []string) int {
 	if len(args) > 0 && strings.HasSuffix(args[0], "-process") {
 		return status(child(args[0], args[1:]))
 	}
-	o := storm.Options{Duration: 3 * time.Minute, Rate: 40, Inbounds: 2, Schedulers: 3, Workers: 2, Progress: os.Stderr}
+	o := storm.Options{Duration: 3 * time.Minute, Rate: 40, Inbounds: 2, Schedulers: 3, Workers: 2, Runs: 3, Runners: 2, APIs: 2, Progress: os.Stderr}
 	set := settings.New("chaos", summary)
 	seed := set.Int("seed", "", 0, "of the schedule; 0 for a random one")
 	set.DurationVar(&o.Duration, "duration", "", "of the run: load and faults, then a minute of calm; more if things are slow to arrive")
@@ -44,6 +44,9 @@ func run(args []string) int {
 	set.IntVar(&o.Inbounds, "inbounds", "", "inbound processes")
 	set.IntVar(&o.Schedulers, "schedulers", "", "scheduler processes")
 	set.IntVar(&o.Workers, "workers", "", "processes of the owning services")
+	set.FloatVar(&o.Runs, "runs", "", "jobs created a second over the API, each to run once; 0 leaves the managed layer out")
+	set.IntVar(&o.Runners, "runners", "", "runner processes")
+	set.IntVar(&o.APIs, "apis", "", "API processes")
 	set.BoolVar(&o.Keep, "keep", "", "keep the logs of the processes and say where; they are kept too if a promise was broken")
 	asJSON := set.Bool("json", "", false, "print the account as one flat JSON object instead of a table")
 	err := set.Parse(args, func(string) (string, bool) { return "", false }, os.Stdout)

@@ -65,6 +65,8 @@ type Options struct {
 	Queue  string // the place that stands for the queue to be deleted
 	Caller string // the place of the callers
 	Engine string // the place whose disk is to be filled; empty: no disk is
+	// Managed are the places of the managed layer, runner-… and api-…; empty: none.
+	Managed []string
 }
 
 // MinLength leaves room for a freeze of 70 s.
@@ -108,6 +110,7 @@ func Make(o Options) []Event {
 			p.process(Disk, o.Engine)
 		}
 	}
+	p.managed(minutes)
 	slices.SortStableFunc(p.events, func(a, b Event) int { return int(a.At - b.At) })
 	return p.events
 }

@@ -32,6 +32,28 @@ func TestADiskThatCannotBeFilledIsLeftOutAndNothingElseChanges(t *testing.T) {
 	require.Equal(t, without, plan.Make(o))
 }
 
+func TestTheManagedLayerHasFaultsOfItsOwnAndNothingElseChanges(t *testing.T) {
+	for seed := range uint64(50) {
+		o := options(seed, 2*time.Minute)
+		without := plan.Make(o)
+		o.Managed = []string{"runner-0", "runner-1", "api-0", "api-1"}
+		all := plan.Make(o)
+		seen := make(map[string]bool)
+		rest := slices.DeleteFunc(slices.Clone(all), func(e plan.Event) bool {
+			if !slices.Contains(o.Managed, e.Place) {
+				return false
+			}
+			seen[e.Place[:3]+string(e.Kind)] = true
+			require.LessOrEqual(t, e.At+e.Length+e.Window.Hold*14/10, o.Length)
+			return true
+		})
+		require.Equal(t, without, rest)
+		for _, kind := range []string{"runkill", "runfreeze", "runcalls", "apikill", "apiroll", "apicalls"} {
+			require.True(t, seen[kind], "seed %d: %s", seed, kind)
+		}
+	}
+}
+
 func TestEveryFaultComesWithinTheTimeAndOneAtATimeToAProcess(t *testing.T) {
 	for seed := range uint64(50) {
 		for _, length := range []time.Duration{plan.MinLength, 2 * time.Minute, 29 * time.Minute} {

@@ -26,13 +26,15 @@ import (
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/journal"
 )
 
-// Options configure [Listen]. All are required.
+// Options configure [Listen]. All but Seen are required.
 type Options struct {
 	Name    string // of the process start
 	Target  *url.URL
 	Place   *Place
 	Copies  *Copies
 	Journal *journal.Journal
+	// Seen is told of every call when it is over, before its answer goes out.
+	Seen func(c *journal.Call, body []byte, o *journal.Outcome)
 }
 
 // Proxy is a running proxy.
@@ -131,6 +133,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := p.carry(r, call, body, out)
 	// A receipt must be known before anybody can use it: log first.
 	n := p.o.Journal.Log(call, out)
+	if p.o.Seen != nil {
+		p.o.Seen(call, body, out)
+	}
 	if a == nil {
 		if r.Context().Err() != nil && !out.Done.IsZero() && !p.leaving.Load() {
 			p.o.Journal.Unheard(n)

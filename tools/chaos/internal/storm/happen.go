@@ -52,16 +52,21 @@ func (w *world) launch(ctx context.Context, s *slot, offset time.Duration) error
 		if spec.Program, err = os.Executable(); err != nil {
 			return err
 		}
-		spec.Args = []string{map[string]string{"worker": WorkerCommand, "scheduler": SchedulerCommand, "inbound": InboundCommand}[s.role]}
+		spec.Args = []string{map[string]string{"worker": WorkerCommand, "scheduler": SchedulerCommand, "inbound": InboundCommand, runner: RunnerCommand}[s.role]}
 		spec.Env = append(spec.Env, OffsetEnv+"="+offset.String())
 	}
-	if s.role != "worker" {
+	switch s.role {
+	case "worker":
+	case api:
+		spec.Args = append(spec.Args, "--addr=127.0.0.1:0")
+	default:
 		spec.Args = append(spec.Args, "--addr=127.0.0.1:0", fmt.Sprintf("--member-index=%d", s.index), fmt.Sprintf("--member-count=%d", s.count))
 	}
 	if s.role == "inbound" {
 		// The embedded engine wakes no poll when a message becomes visible again.
 		spec.Args = append(spec.Args, "--wait=2s")
 	}
+	w.manage(&spec, s.role)
 	if st.proc, err = w.keeper.Start(spec); err != nil {
 		st.way.Close()
 		return err
@@ -70,6 +75,10 @@ func (w *world) launch(ctx context.Context, s *slot, offset time.Duration) error
 	w.starts[st.name] = st
 	w.mu.Unlock()
 	s.now = st
+	if s.role == api {
+		// Where it listens is told to nobody else.
+		w.managed.finding.Go(func() { _ = w.ready(context.WithoutCancel(ctx), st) }) // one that ends has no address
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/audit"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/runs"
 )
 
 // Report is what a run came to.
@@ -24,11 +25,12 @@ type Report struct {
 	GivenUp       int            // calls that a process did not wait for
 	Logs          string         // empty if they were not kept
 	*audit.Account
+	Managed *runs.Account // nil: it was left out
 }
 
 // Failure is the error of a run with breaches.
 func (r *Report) Failure() error {
-	if n := len(r.Breaches); n > 0 {
+	if n := len(r.breaches()); n > 0 {
 		return fmt.Errorf("chaos: seed %d: %d breaches", r.Options.Seed, n)
 	}
 	return nil
@@ -64,7 +66,7 @@ func (r *Report) Flat() map[string]any {
 		"chaos_wrong_delivery": a.WrongDelivery, "chaos_duplicate_sends": a.DuplicateSends, "chaos_messages_handled_again": a.DuplicateHandlers,
 		"chaos_duplicates_explained": r.duplicates() - a.Unexplained, "chaos_duplicates_unexplained": a.Unexplained,
 		"chaos_duplicates_roll": a.OnRolls, "chaos_rows_sent_and_not_completed_at_kills": a.HeldAtKills,
-		"chaos_late_p50_ms": a.LateP50, "chaos_late_p99_ms": a.LateP99, "chaos_late_max_ms": a.LateMax, "chaos_breaches": len(a.Breaches),
+		"chaos_late_p50_ms": a.LateP50, "chaos_late_p99_ms": a.LateP99, "chaos_late_max_ms": a.LateMax, "chaos_breaches": len(r.breaches()),
 		"chaos_submissions_refused": r.Refused, "chaos_calls_given_up": r.GivenUp,
 	}
 	for why, n := range a.Why {
@@ -76,8 +78,9 @@ func (r *Report) Flat() map[string]any {
 		total += n
 	}
 	flat["chaos_faults"] = total
-	if len(a.Breaches) > 0 {
-		flat["breaches"] = a.Breaches
+	r.flatManaged(flat)
+	if all := r.breaches(); len(all) > 0 {
+		flat["breaches"] = all
 	}
 	if r.Logs != "" {
 		flat["logs"] = r.Logs
@@ -126,6 +129,7 @@ func (r *Report) WriteText(out io.Writer) error {
 		line("  "+why, "%d", r.Why[why])
 	}
 	line("sent and not completed at kills", "%d", r.HeldAtKills)
+	r.textManaged(line)
 	b.WriteString("faults\n")
 	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
 		line(kind, "%d", r.Faults[kind])
@@ -134,9 +138,9 @@ func (r *Report) WriteText(out io.Writer) error {
 	if r.Logs != "" {
 		line("logs", "%s", r.Logs)
 	}
-	if n := len(r.Breaches); n > 0 {
+	if n := len(r.breaches()); n > 0 {
 		fmt.Fprintf(&b, "%d BREACHES\n", n)
-		for _, text := range r.Breaches[:min(n, shown)] {
+		for _, text := range r.breaches()[:min(n, shown)] {
 			b.WriteString(text + "\n")
 		}
 	} else {

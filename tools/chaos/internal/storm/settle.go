@@ -59,7 +59,7 @@ func (w *world) drain(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, drainFor)
 	defer cancel()
 	for n := 0; ; n++ {
-		if err = errors.Join(w.missing(), w.quiet(ctx)); err == nil {
+		if err = errors.Join(w.missing(), w.quiet(ctx), w.managedWaits(ctx)); err == nil {
 			w.say.line("everything has arrived, and nothing moves")
 			return nil
 		}
@@ -94,7 +94,16 @@ func (w *world) missing() error {
 }
 
 // row is what the audit reads of a row.
-type row struct{ key, state string }
+type row struct {
+	key, state string
+	body       []byte
+}
+
+// waits reports whether a row is to be delivered, or being so, and its kind.
+func (r *row) waits() (kind string, yes bool) {
+	kind, _, _ = strings.Cut(r.state, ".")
+	return kind, kind != "C" && kind != "C!" && kind != "D"
+}
 
 // rows reads the whole trigger table past all of Myosin's code.
 func (w *world) rows(ctx context.Context) (rows []row, err error) {
@@ -113,7 +122,11 @@ func (w *world) rows(ctx context.Context) (rows []row, err error) {
 				}
 				return v.Value
 			}
-			if r := (row{key: text("s"), state: text("st")}); strings.Contains(r.key, "#") {
+			body, _ := item["b"].(*types.AttributeValueMemberB)
+			if body == nil {
+				body = &types.AttributeValueMemberB{}
+			}
+			if r := (row{key: text("s"), state: text("st"), body: body.Value}); strings.Contains(r.key, "#") {
 				rows = append(rows, r)
 			}
 		}
@@ -130,7 +143,7 @@ func (w *world) quiet(ctx context.Context) error {
 	}
 	waiting := make(map[string]int)
 	for _, r := range rows {
-		if kind, _, _ := strings.Cut(r.state, "."); kind != "C" && kind != "C!" && kind != "D" {
+		if kind, waits := r.waits(); waits {
 			waiting[kind]++
 		}
 	}
@@ -140,7 +153,10 @@ func (w *world) quiet(ctx context.Context) error {
 	}
 	urls := w.buffers.Inbound[:]
 	for _, svc := range w.services {
-		urls = append(urls, svc.QueueURL, svc.UrgentQueueURL)
+		urls = append(urls, svc.QueueURL)
+		if svc.UrgentQueueURL != "" { // each service of runs has one queue
+			urls = append(urls, svc.UrgentQueueURL)
+		}
 	}
 	return errors.Join(append(errs, w.empty(ctx, urls))...)
 }

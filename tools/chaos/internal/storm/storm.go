@@ -21,6 +21,7 @@ import (
 	"github.com/myosin-jobs/myosin/services/standalone/embedded"
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/plan"
 	"github.com/myosin-jobs/myosin/tools/chaos/internal/procs"
+	"github.com/myosin-jobs/myosin/tools/chaos/internal/runs"
 )
 
 // Options configure [Run].
@@ -40,6 +41,10 @@ type Options struct {
 	Rate float64
 	// Inbounds, Schedulers and Workers are the processes of each kind; 1 or more.
 	Inbounds, Schedulers, Workers int
+	// Runs is how many jobs that run once are created a second over the API; 0
+	// leaves the managed layer out. Runners and APIs are its processes; 1 or more.
+	Runs          float64
+	Runners, APIs int
 	// Keep leaves the processes' logs behind; they are too where a promise was broken.
 	Keep bool
 	// Progress takes the schedule as it goes. Required.
@@ -64,6 +69,7 @@ const (
 	drainFor = 4 * time.Minute
 	grace    = 25 * time.Second // that every process gives itself to stop
 	maxRate  = 2000
+	maxRuns  = 200
 )
 
 // Validate reports every option at fault, joined.
@@ -75,7 +81,14 @@ func (o *Options) Validate() error {
 	if o.Rate <= 0 || o.Rate > maxRate {
 		errs = append(errs, fmt.Errorf("rate is %g; want above 0, up to %d a second", o.Rate, maxRate))
 	}
-	for name, n := range map[string]int{"inbounds": o.Inbounds, "schedulers": o.Schedulers, "workers": o.Workers} {
+	if o.Runs < 0 || o.Runs > maxRuns {
+		errs = append(errs, fmt.Errorf("runs is %g; want 0 to %d a second", o.Runs, maxRuns))
+	}
+	processes := map[string]int{"inbounds": o.Inbounds, "schedulers": o.Schedulers, "workers": o.Workers}
+	if o.Runs > 0 {
+		processes["runners"], processes["apis"] = o.Runners, o.APIs
+	}
+	for name, n := range processes {
 		if n < 1 || n > 20 {
 			errs = append(errs, fmt.Errorf("%s is %d; want 1 to 20", name, n))
 		}
@@ -100,7 +113,8 @@ const (
 	WorkerCommand    = "worker-process"
 	SchedulerCommand = "scheduler-process"
 	InboundCommand   = "inbound-process"
-	// OffsetEnv is by how much a scheduler's or inbound's clock is off.
+	RunnerCommand    = "runner-process"
+	// OffsetEnv is by how much a scheduler's, inbound's or runner's clock is off.
 	OffsetEnv = "MYOSIN_CHAOS_CLOCK_OFFSET"
 )
 
@@ -156,7 +170,7 @@ func (w *world) run(ctx context.Context) (*Report, error) {
 	w.start = time.Now()
 	w.say.start = w.start
 	w.say.line("seed %d: %g submissions/s and faults for %s, on %s", w.o.Seed, w.o.Rate, length, w.endpoint)
-	o := plan.Options{Seed: w.o.Seed, Length: length, Places: w.places(), Queue: parcels, Caller: caller}
+	o := plan.Options{Seed: w.o.Seed, Length: length, Places: w.places(false), Managed: w.places(true), Queue: parcels, Caller: caller}
 	if w.hasDisk() {
 		o.Engine = engine
 	} else {
@@ -167,6 +181,9 @@ func (w *world) run(ctx context.Context) (*Report, error) {
 	var all sync.WaitGroup
 	all.Go(func() { w.load(ctx, live) })
 	all.Go(func() { w.watch(live) })
+	if w.managed != nil {
+		all.Go(func() { w.managed.load.Run(ctx, live) })
+	}
 	for i := range events {
 		all.Go(func() { w.happen(ctx, &events[i]) })
 	}
@@ -179,6 +196,10 @@ func (w *world) run(ctx context.Context) (*Report, error) {
 	calm := time.Now()
 	w.say.line("the faults are over")
 	w.heal(ctx)
+	if w.managed != nil {
+		w.rollAPIs(ctx)
+		w.endCrons(ctx)
+	}
 	drained := w.drain(ctx)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -189,7 +210,14 @@ func (w *world) run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	var managed *runs.Account
+	if w.managed != nil {
+		if managed, err = w.managedVerdict(ctx); err != nil {
+			return nil, err
+		}
+	}
 	r := &Report{
+		Managed: managed,
 		Options: w.o, Endpoint: w.endpoint, Took: time.Since(w.start), Drained: took, Faults: w.counts(), Account: account,
 		Refused: w.refused, GivenUp: w.journal.GivenUp(),
 	}

@@ -52,6 +52,7 @@ type world struct {
 	services map[string]registry.Service
 	jobs     *client.Client // through the callers' proxy
 	way      *proxy.Proxy
+	managed  *managed // nil: left out
 
 	ledger  *audit.Ledger
 	journal *journal.Journal
@@ -95,6 +96,9 @@ func (w *world) build(ctx context.Context) error {
 		}
 	}
 	w.addSlots()
+	if err := w.openManaged(ctx); err != nil {
+		return err
+	}
 	if err := w.openClient(ctx, prefix); err != nil {
 		return err
 	}
@@ -114,6 +118,9 @@ func (w *world) build(ctx context.Context) error {
 func (w *world) compile(ctx context.Context) error {
 	const module = "github.com/myosin-jobs/myosin/"
 	args := []string{"build", "-o", w.dir + string(filepath.Separator), module + "services/inbound", module + "services/scheduler"}
+	if w.o.Runs > 0 {
+		args = append(args, module+"services/runner", module+"services/api")
+	}
 	if w.o.Engine == EngineNull {
 		args = append(args, module+"tools/bench") // its endpoint is internal to it: so as a program
 	}
@@ -175,12 +182,17 @@ func (w *world) addSlots() {
 	add("inbound", w.o.Inbounds)
 	add("scheduler", w.o.Schedulers)
 	add("worker", w.o.Workers)
+	if w.o.Runs > 0 {
+		add(runner, w.o.Runners)
+		add(api, w.o.APIs)
+	}
 }
 
-// places are those whose processes may be killed.
-func (w *world) places() (out []string) {
+// places are those whose processes may be killed: of the managed layer, or the
+// others.
+func (w *world) places(managed bool) (out []string) {
 	for _, s := range w.slots {
-		if s.role != caller {
+		if s.role != caller && managed == (s.role == runner || s.role == api) {
 			out = append(out, s.place)
 		}
 	}
@@ -218,10 +230,14 @@ func (w *world) openClient(ctx context.Context, prefix string) error {
 }
 
 func (w *world) listen(ctx context.Context, s *slot, name string) (*proxy.Proxy, error) {
-	return proxy.Listen(ctx, proxy.Options{Name: name, Target: w.target, Place: s.faults, Copies: w.copies, Journal: w.journal})
+	o := proxy.Options{Name: name, Target: w.target, Place: s.faults, Copies: w.copies, Journal: w.journal}
+	if s.role == runner || s.role == api {
+		o.Seen = w.managed.ledger.Seen
+	}
+	return proxy.Listen(ctx, o)
 }
 
-var listens = regexp.MustCompile(`"addr":"([^"]+)"`)
+var listens = regexp.MustCompile(`"addr(?:ess)?":"([^"]+)"`)
 
 // ready waits until a process says that it is. Workers say nothing.
 func (w *world) ready(ctx context.Context, s *started) error {
@@ -234,6 +250,7 @@ func (w *world) ready(ctx context.Context, s *started) error {
 	if err != nil {
 		return err
 	}
+	defer w.found(s, addr)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -248,6 +265,9 @@ func (w *world) ready(ctx context.Context, s *started) error {
 				return nil
 			}
 		}
+		if !s.proc.Running() {
+			return fmt.Errorf("%s is not ready: %s", s.name, s.proc.State())
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -261,6 +281,9 @@ func (w *world) close() {
 	for _, s := range w.starts {
 		s.proc.Kill()
 		s.way.Close()
+	}
+	if w.managed != nil {
+		w.managed.close()
 	}
 	if w.way != nil {
 		w.way.Close()
