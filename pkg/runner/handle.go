@@ -63,7 +63,7 @@ func (r *Runner) arm(ctx context.Context, d *delivery) (bool, error) {
 		if j.Status != job.JobIsActive || d.parts.Generation != j.Generation || !d.parts.Nominal.Equal(j.Pending) {
 			return true, nil // what becomes of it, its record says
 		}
-		plan, err := j.Plan()
+		plan, err := r.plans.of(j)
 		if err != nil {
 			return false, err
 		}

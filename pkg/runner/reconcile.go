@@ -83,7 +83,7 @@ func (r *Runner) wake(ctx context.Context, w jobstore.Wake, before time.Time) (b
 		if j.Status != job.JobIsActive || j.Pending.IsZero() || j.Wake.IsZero() || j.Wake.After(before) {
 			return false, nil
 		}
-		plan, err := j.Plan()
+		plan, err := r.plans.of(&j)
 		if err != nil {
 			return false, err
 		}

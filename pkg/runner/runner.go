@@ -151,6 +151,7 @@ type Runner struct {
 	log    *slog.Logger
 	m      *metrics
 	worker *worker.Worker
+	plans  plans
 }
 
 // New returns a runner.

@@ -26,6 +26,7 @@ parts() {
 	part processes MYOSIN_E2E=1 -run Processes -parallel 2 ./services/standalone/e2e
 	part simulation MYOSIN_SIM_SEEDS=1000 -run 'TestSeeds|TestAWorld' ./pkg/simulation
 	part runs MYOSIN_SIM_SEEDS=300 -run 'TestSeeds|TestAWorld' ./pkg/simulation/jobs
+	part year MYOSIN_YEAR=1 -run LongTime ./pkg/runner
 	part cron MYOSIN_CRON_ALL=1 -run TestEveryTransition ./pkg/cron
 	part wave MYOSIN_WAVE=1000000 -run TestWave ./pkg/simulation
 	part chaos MYOSIN_E2E=1 -run Chaos ./tools/chaos
