@@ -91,6 +91,7 @@ func TestTwoRunnersAndTenProtectATargetAsOneWould(t *testing.T) {
 		// Of a target's first calls each runner sees its own, and those of others a
 		// second later; afterwards there are the probes alone, as many as one makes.
 		require.InDelta(t, 1, float64(480-many.failing)/float64(480-one.failing), 0.12, "calls of %d runners held back, over those of one", n)
+		require.LessOrEqual(t, many.found, 46, "some 56 where ten share no counts")
 		require.InDelta(t, one.failing-one.found, many.failing-many.found, 15)
 		require.InDelta(t, 1, float64(many.limited)/float64(one.limited), 0.25)
 		require.LessOrEqual(t, many.burst, one.burst+6)
