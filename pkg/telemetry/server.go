@@ -18,7 +18,7 @@ import (
 const (
 	headerTimeout = 5 * time.Second
 	idleTimeout   = 2 * time.Minute
-	// shutdownTimeout is how long requests under way have when the server stops.
+	// shutdownTimeout is the default of ServerOptions.Grace.
 	shutdownTimeout = 2 * time.Second
 )
 
@@ -39,6 +39,9 @@ type ServerOptions struct {
 	Gatherer prometheus.Gatherer
 	// Handler serves every other path; nil: 404.
 	Handler http.Handler
+	// Grace is how long requests under way have when the server stops. Default 2 s,
+	// enough for probes and metrics.
+	Grace time.Duration
 	// Log takes failures to serve; nil: discarded.
 	Log *slog.Logger
 }
@@ -53,6 +56,9 @@ func (o *ServerOptions) Validate() error {
 		if c.Name == "" || c.Func == nil {
 			errs = append(errs, fmt.Errorf("checks[%d]: name or func missing", i))
 		}
+	}
+	if o.Grace < 0 {
+		errs = append(errs, fmt.Errorf("grace: %s; want 0 (default) or more", o.Grace))
 	}
 	return errors.Join(errs...)
 }
@@ -71,6 +77,9 @@ type Server struct {
 func NewServer(o ServerOptions) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("telemetry server: %w", err)
+	}
+	if o.Grace == 0 {
+		o.Grace = shutdownTimeout
 	}
 	s := &Server{o: o, log: o.Log}
 	if s.log == nil {
@@ -98,7 +107,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Run serves until ctx ends, lets requests under way finish for two seconds and
+// Run serves until ctx ends, lets requests under way finish within the grace and
 // returns nil. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	srv := &http.Server{
@@ -115,7 +124,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("telemetry server: %w", err)
 	case <-ctx.Done():
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Grace)
 	defer cancel()
 	if err := srv.Shutdown(end); err != nil {
 		_ = srv.Close() // cuts what is left; its errors are those of cut connections

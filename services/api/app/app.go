@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,6 +28,10 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/target"
 	"github.com/myosin-jobs/myosin/pkg/telemetry"
 )
+
+// requestGrace is how long requests under way have when the process stops: the
+// longest that a change waits for the backend, within the process's own grace.
+const requestGrace = 20 * time.Second
 
 // DefaultAddr is where the API listens unless told otherwise.
 const DefaultAddr = "127.0.0.1:8080"
@@ -171,7 +176,7 @@ type opened struct {
 }
 
 func open(p *platform.Platform, b platform.Buffers, o *Options, log *slog.Logger, reg *prometheus.Registry) (*opened, error) {
-	m := &opened{server: ServerOptions{Platform: p, Buffers: b, Addr: o.Addr, Log: log, Registry: reg}}
+	m := &opened{server: ServerOptions{Platform: p, Buffers: b, Addr: o.Addr, Log: log, Registry: reg, Grace: requestGrace}}
 	var err error
 	m.counter, err = forecast.NewCounter(forecast.CounterOptions{Store: p.Forecast, Now: p.Clock.Now, Log: log, Registerer: reg})
 	if err != nil {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,6 +28,10 @@ type ServerOptions struct {
 	Registry *prometheus.Registry // required
 	// Checks of readiness beside the registry's and the clock's.
 	Checks []telemetry.Check
+
+	// Grace is how long requests under way have when the server stops; 0: that of
+	// telemetry.ServerOptions.
+	Grace time.Duration
 
 	// Control changes jobs and runs; nil: triggers and services alone are served.
 	Control *jobcontrol.Control
@@ -61,7 +66,7 @@ func Server(o ServerOptions) (*telemetry.Server, error) {
 		return nil, err
 	}
 	return telemetry.NewServer(telemetry.ServerOptions{
-		Addr: o.Addr, Gatherer: o.Registry, Handler: handler, Log: o.Log,
+		Addr: o.Addr, Gatherer: o.Registry, Handler: handler, Log: o.Log, Grace: o.Grace,
 		Checks: append([]telemetry.Check{
 			{Name: "registry", Func: p.Services.Ready},
 			{Name: "clock", Func: p.Clock.Ready},
