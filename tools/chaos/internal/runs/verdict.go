@@ -51,6 +51,7 @@ type Facts struct {
 // Account is the sum of the managed layer.
 type Account struct {
 	Jobs, Accepted, NoAnswer, Changed int
+	Unsure                            int // of these, a change got no answer at all
 	Runs, Calls, Worked               int
 	Succeeded, Dead, Cancelled        int // of jobs due once
 	Occurrences                       int // of minutely jobs, each a run, a record or in a range
@@ -262,11 +263,14 @@ func (au *auditor) job(ctx context.Context, j *Job, records Records) error {
 	if j.Edited {
 		a.Changed++
 	}
+	if j.Unsure {
+		a.Unsure++
+	}
 	if j.Cron != "" {
 		return au.cron(ctx, j, records)
 	}
 	if j.Gone || j.Unsure || j.RunID == "" {
-		return nil
+		return au.nothingLeft(ctx, j, records)
 	}
 	r, err := records.Run(ctx, job.RunID(j.RunID))
 	switch {
@@ -318,33 +322,52 @@ func (au *auditor) ended(j *Job, r *job.Run) {
 	}
 }
 
-// cron checks that every minute of a job is accounted for.
-func (au *auditor) cron(ctx context.Context, j *Job, records Records) error {
+// nothingLeft wants no run under way of a job that is owed none.
+func (au *auditor) nothingLeft(ctx context.Context, j *Job, records Records) error {
+	return each(ctx, j, records, func(r *job.Run) {
+		if !r.State.Terminal() {
+			au.a.Unended++
+			au.breach(string(r.ID), "called off, and still %s", r.State)
+		}
+	})
+}
+
+// each goes through the runs of a job that have a record.
+func each(ctx context.Context, j *Job, records Records, visit func(*job.Run)) error {
 	id, err := trigger.ParseID(j.ID)
 	if err != nil {
 		return err
 	}
-	minutes, last := make(map[int64]bool), time.Time{}
 	for q := (jobstore.RunQuery{Job: id, Limit: 100}); ; {
 		page, err := records.Runs(ctx, q)
 		if err != nil {
 			return fmt.Errorf("runs of job %s: %w", j.ID, err)
 		}
 		for i := range page.Items {
-			r := &page.Items[i]
-			from, until := r.Nominal, r.Nominal
-			if r.Skipped.Count > 0 {
-				from, until = r.Skipped.From, r.Skipped.Until
-			} else if r.State != job.Cancelled && r.State != job.Skipped {
-				au.ended(j, r)
-			}
-			for at := from; !at.After(until); at = at.Add(time.Minute) {
-				minutes[at.Unix()] = true
-			}
+			visit(&page.Items[i])
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
-			break
+			return nil
 		}
+	}
+}
+
+// cron checks that every minute of a job is accounted for.
+func (au *auditor) cron(ctx context.Context, j *Job, records Records) error {
+	minutes, last := make(map[int64]bool), time.Time{}
+	err := each(ctx, j, records, func(r *job.Run) {
+		from, until := r.Nominal, r.Nominal
+		if r.Skipped.Count > 0 {
+			from, until = r.Skipped.From, r.Skipped.Until
+		} else if r.State != job.Cancelled && r.State != job.Skipped {
+			au.ended(j, r)
+		}
+		for at := from; !at.After(until); at = at.Add(time.Minute) {
+			minutes[at.Unix()] = true
+		}
+	})
+	if err != nil {
+		return err
 	}
 	for _, v := range j.Voids {
 		if v.Why == "deleted" && (last.IsZero() || v.At.Before(last)) {

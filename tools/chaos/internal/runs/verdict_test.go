@@ -105,6 +105,9 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 		"Deleted": {func(s *story) {
 			s.job.Gone, s.job.Voids = true, []runs.Void{{At: s.at.Add(-time.Second), Below: 2, Why: "deleted"}}
 		}, "no longer its own: deleted"},
+		"LeftUnderWay": {func(s *story) {
+			s.job.Gone, s.job.Edited, s.run.State = true, true, job.Running
+		}, "called off, and still RUNNING"},
 		"RunCancelled": {func(s *story) {
 			s.job.Gone, s.job.Cancelled = true, map[string]time.Time{s.job.RunID: s.at.Add(-time.Second)}
 		}, "called after its cancel"},

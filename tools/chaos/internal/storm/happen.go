@@ -142,13 +142,17 @@ func (w *world) stop(st *started) {
 // happen plays one event of the schedule when its time has come.
 func (w *world) happen(ctx context.Context, e *plan.Event) {
 	at := w.start.Add(e.At)
-	if s := w.slot(e.Place); s != nil && s.role == "scheduler" && e.Kind != plan.Calls && e.Kind != plan.Clock {
-		// As much claimed at that moment as can be: due at once, just before.
+	if s := w.slot(e.Place); s != nil && (s.role == "scheduler" || s.role == runner) && e.Kind != plan.Calls && e.Kind != plan.Clock {
+		// As much claimed, or called, at that moment as can be: due just before.
 		const ahead = 6 * time.Second
 		if !until(ctx, at.Add(-ahead)) {
 			return
 		}
-		w.burst(ctx, at)
+		if s.role == runner {
+			w.managed.load.Burst(ctx, at)
+		} else {
+			w.burst(ctx, at)
+		}
 	}
 	if !until(ctx, at) {
 		return

@@ -226,7 +226,7 @@ func (r *Report) flatManaged(flat map[string]any) {
 	}
 	maps.Copy(flat, map[string]any{
 		"runners": r.Options.Runners, "apis": r.Options.APIs, "runs_rate": r.Options.Runs,
-		"chaos_jobs": m.Jobs, "chaos_jobs_accepted": m.Accepted, "chaos_jobs_without_answer": m.NoAnswer, "chaos_jobs_changed": m.Changed,
+		"chaos_jobs": m.Jobs, "chaos_jobs_accepted": m.Accepted, "chaos_jobs_without_answer": m.NoAnswer, "chaos_jobs_changed": m.Changed, "chaos_jobs_changes_unsure": m.Unsure,
 		"chaos_runs": m.Runs, "chaos_runs_calls": m.Calls, "chaos_runs_worked": m.Worked, "chaos_runs_succeeded": m.Succeeded,
 		"chaos_runs_dead": m.Dead, "chaos_runs_cancelled": m.Cancelled, "chaos_runs_unended": m.Unended, "chaos_runs_uncalled": m.Uncalled,
 		"chaos_runs_early": m.Early, "chaos_runs_early_within_clock_tolerance": m.WithinClock, "chaos_runs_called_after_cancel": m.Voided,
@@ -248,7 +248,7 @@ func (r *Report) textManaged(line func(name, format string, args ...any)) {
 	if m == nil {
 		return
 	}
-	line("jobs", "%d accepted, %d without an answer, %d changed on the way", m.Accepted, m.NoAnswer, m.Changed)
+	line("jobs", "%d accepted, %d without an answer, %d changed on the way, %d of them without an answer", m.Accepted, m.NoAnswer, m.Changed, m.Unsure)
 	line("runs called", "%d, by %d calls of which %d did their work", m.Runs, m.Calls, m.Worked)
 	line("runs of jobs due once", "%d succeeded, %d dead, %d cancelled, %d unended, %d uncalled", m.Succeeded, m.Dead, m.Cancelled, m.Unended, m.Uncalled)
 	line("minutely occurrences", "%d, %d without a record", m.Occurrences, m.Missed)
