@@ -254,7 +254,7 @@ func cuts(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = io.WriteString(c, text)
 		if text != "" {
-			time.Sleep(20 * time.Millisecond) // a reset overtakes what was sent
+			<-time.After(20 * time.Millisecond) // a reset overtakes what was sent
 		}
 		_ = c.(*net.TCPConn).SetLinger(0)
 	}
@@ -388,7 +388,7 @@ func trickle(c net.Conn) {
 		if _, err := io.WriteString(c, "x"); err != nil {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 }
 
