@@ -15,8 +15,13 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/trigger"
 )
 
+// unbegunFor is how long after its time an occurrence that was armed over and has
+// no record counts as not begun: far less than records are kept.
+const unbegunFor = time.Hour
+
 // Run returns a run: what is recorded, or the SCHEDULED run of the occurrence
-// that waits, which has no record (version 0) before it begins.
+// that waits, or was armed over just now, which has no record (version 0) before
+// it begins.
 func (c *Control) Run(ctx context.Context, id job.RunID) (job.Run, error) {
 	r, err := c.o.Store.Run(ctx, id)
 	if !errors.Is(err, jobstore.ErrNotFound) {
@@ -27,7 +32,7 @@ func (c *Control) Run(ctx context.Context, id job.RunID) (job.Run, error) {
 		return job.Run{}, err
 	}
 	j, jobErr := c.o.Store.Job(ctx, parts.Job)
-	if jobErr != nil || !pending(&j, parts) {
+	if jobErr != nil || !pending(&j, parts) && !c.armed(&j, parts) {
 		return job.Run{}, err
 	}
 	plan, planErr := j.Plan()
@@ -37,6 +42,13 @@ func (c *Control) Run(ctx context.Context, id job.RunID) (job.Run, error) {
 	r = NewRun(&j, parts.Nominal)
 	r.NotBefore = plan.Due(parts.Nominal)
 	return r, nil
+}
+
+// armed reports whether the id is of the occurrence armed over last, whose message
+// is on its way to a runner.
+func (c *Control) armed(j *job.Job, p job.RunParts) bool {
+	return p.Suffix == "" && p.Generation == j.Generation && j.Status == job.JobIsActive && p.Nominal.Equal(j.Previous) &&
+		c.now().Sub(j.Previous) < unbegunFor
 }
 
 // pending reports whether the id is of the occurrence that waits.
@@ -171,7 +183,9 @@ func (c *Control) CancelRun(ctx context.Context, a Actor, id job.RunID) (job.Run
 		cancel := func(r job.Run) (job.Run, error) { return r.Cancel(c.now(), "cancelled by "+a.Subject) }
 		if r.Version == 0 {
 			out, err = c.cancelPending(ctx, a, r, cancel)
-			return err
+			if !errors.Is(err, errArmed) {
+				return err
+			}
 		}
 		out, err = c.change(ctx, nil, r, false, func(_ context.Context, _ *job.Job, r job.Run, tx *jobstore.Tx) (job.Run, error) {
 			next, err := cancel(r)
@@ -188,12 +202,19 @@ func (c *Control) CancelRun(ctx context.Context, a Actor, id job.RunID) (job.Run
 	return out, nil
 }
 
+// errArmed means that a run without a record no longer waits: it is put on record
+// as cancelled, which its message then meets.
+var errArmed = errors.New("the run is about to begin")
+
 func (c *Control) cancelPending(ctx context.Context, a Actor, r job.Run, cancel func(job.Run) (job.Run, error)) (job.Run, error) {
 	j, err := c.o.Store.Job(ctx, r.Job)
 	if err != nil {
 		return job.Run{}, err
 	}
-	if _, parts, err := job.ParseRunID(string(r.ID)); err != nil || !pending(&j, parts) {
+	switch _, parts, err := job.ParseRunID(string(r.ID)); {
+	case err == nil && c.armed(&j, parts):
+		return job.Run{}, errArmed
+	case err != nil || !pending(&j, parts):
 		return job.Run{}, errAgain
 	}
 	now := c.now()
