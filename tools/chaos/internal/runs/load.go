@@ -89,9 +89,13 @@ type want struct {
 
 func (l *Load) body(path string, s jobsapi.Schedule, tries int) want {
 	w := want{job: Job{Token: rand.Text(), Path: path, Cron: s.Expr, First: s.RunAt, Tries: tries}}
+	group := path[1:]
+	if path == pathDead {
+		group += "-" + w.job.Token // its own breaker: one of them all would put most off for minutes
+	}
 	p, _ := json.Marshal(map[string]string{"token": w.job.Token}) // text
 	w.body = jobsapi.CreateJob{
-		Name: "chaos", Schedule: s, Target: jobsapi.Target{Type: "http", URL: l.o.Target + path, Group: path[1:], Timeout: jobsapi.Duration(5 * time.Second)},
+		Name: "chaos", Schedule: s, Target: jobsapi.Target{Type: "http", URL: l.o.Target + path, Group: group, Timeout: jobsapi.Duration(5 * time.Second)},
 		Payload: p, Retry: &jobsapi.Retry{MaxAttempts: tries, Base: jobsapi.Duration(time.Second), Max: jobsapi.Duration(4 * time.Second)},
 	}
 	return w
