@@ -210,3 +210,15 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestAToleranceOfZeroIsUrgentWithOrWithoutUnit(t *testing.T) {
+	for _, zero := range []string{"0", "0s"} {
+		d, err := jobsapi.ParseDuration(zero)
+		require.NoError(t, err)
+		require.Zero(t, d)
+	}
+	for _, bad := range []string{"", "00", "1", "-1s", "s", "1 s"} {
+		_, err := jobsapi.ParseDuration(bad)
+		require.Error(t, err, bad)
+	}
+}

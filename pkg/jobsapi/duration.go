@@ -13,11 +13,12 @@ type Duration time.Duration
 
 // durationPattern is what a duration of the API looks like. The tags of the
 // types repeat it.
-const durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`
+const durationPattern = `^(0|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$`
 
 var errDuration = errors.New("not a duration such as 30s, 5m or 36h")
 
-// ParseDuration reads a duration of the API; negative ones and a bare 0 are refused.
+// ParseDuration reads a duration of the API; negative ones and numbers
+// without a unit, but for 0, are refused.
 func ParseDuration(s string) (Duration, error) {
 	ok, err := regexp.MatchString(durationPattern, s)
 	if err != nil || !ok || len(s) > 64 {

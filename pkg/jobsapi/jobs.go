@@ -41,7 +41,7 @@ type Target struct {
 	URL     string            `json:"url,omitempty" maxLength:"2048" doc:"http" example:"https://example.com/hooks/report"`
 	Method  string            `json:"method,omitempty" maxLength:"16" doc:"http: POST by default"`
 	Headers map[string]string `json:"headers,omitempty" doc:"http: headers of your own"`
-	Timeout Duration          `json:"timeout,omitempty" pattern:"^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$" doc:"http: of one call, 1s to 5m; 30s by default" example:"30s"`
+	Timeout Duration          `json:"timeout,omitempty" pattern:"^(0|([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+)$" doc:"http: of one call, 1s to 5m; 30s by default" example:"30s"`
 	Group   string            `json:"group,omitempty" maxLength:"128" doc:"http: targets of one group share breaker and rate; the host by default"`
 	Service string            `json:"service,omitempty" maxLength:"128" doc:"queue: an owning service of the registry" example:"payments"`
 	ARN     string            `json:"arn,omitempty" maxLength:"512" doc:"topic: of an SNS topic"`
@@ -50,8 +50,8 @@ type Target struct {
 // Retry says how often and when a failed run is tried again.
 type Retry struct {
 	MaxAttempts int      `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"5 by default; crashes of Myosin's own are not counted"`
-	Base        Duration `json:"base,omitempty" pattern:"^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$" doc:"Bound of the first wait, doubled each time; 10s by default" example:"10s"`
-	Max         Duration `json:"max,omitempty" pattern:"^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$" doc:"Largest wait, up to 24h; 1h by default" example:"1h"`
+	Base        Duration `json:"base,omitempty" pattern:"^(0|([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+)$" doc:"Bound of the first wait, doubled each time; 10s by default" example:"10s"`
+	Max         Duration `json:"max,omitempty" pattern:"^(0|([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+)$" doc:"Largest wait, up to 24h; 1h by default" example:"1h"`
 	Also        []int    `json:"also,omitempty" maxItems:"100" doc:"4xx codes to be tried again as well, never 410" example:"[408]"`
 }
 
@@ -71,10 +71,10 @@ type CreateJob struct {
 	Payload        json.RawMessage   `json:"payload,omitempty" doc:"Any JSON, up to 256 KiB, delivered byte for byte"`
 	PayloadBase64  *string           `json:"payload_base64,omitempty" doc:"Or any bytes, in base64"`
 	Retry          *Retry            `json:"retry,omitempty" also:"retryPolicy"`
-	DelayTolerance *Duration         `json:"delay_tolerance,omitempty" pattern:"^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$" doc:"Lets runs be spread over so much, up to 24h. 0s: urgent. Absent: as soon as possible" example:"5m"`
+	DelayTolerance *Duration         `json:"delay_tolerance,omitempty" pattern:"^(0|([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+)$" doc:"Lets runs be spread over so much, up to 24h. 0s: urgent. Absent: as soon as possible" example:"5m"`
 	Overlap        string            `json:"overlap,omitempty" enum:"allow,skip,queue" doc:"When due while another run of the job is under way; allow by default"`
 	CatchUp        string            `json:"catch_up,omitempty" enum:"latest,all,skip" doc:"Which of several missed occurrences run; latest by default"`
-	CatchUpWindow  Duration          `json:"catch_up_window,omitempty" pattern:"^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$" doc:"For catch_up all: how far back, up to 168h; 1h by default" example:"1h"`
+	CatchUpWindow  Duration          `json:"catch_up_window,omitempty" pattern:"^(0|([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+)$" doc:"For catch_up all: how far back, up to 168h; 1h by default" example:"1h"`
 	DST            *DST              `json:"dst,omitempty" doc:"For cron: what clock changes do"`
 	Notify         *Notify           `json:"notify,omitempty" doc:"Whom to tell when a run dies; the tenant's contact by default"`
 }
@@ -93,7 +93,7 @@ type PatchJob struct {
 	DelayTolerance *string            `json:"delay_tolerance,omitempty" maxLength:"64" doc:"A duration; empty: as soon as possible" example:"5m"`
 	Overlap        *string            `json:"overlap,omitempty" enum:"allow,skip,queue"`
 	CatchUp        *string            `json:"catch_up,omitempty" enum:"latest,all,skip"`
-	CatchUpWindow  *Duration          `json:"catch_up_window,omitempty" pattern:"^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$"`
+	CatchUpWindow  *Duration          `json:"catch_up_window,omitempty" pattern:"^(0|([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+)$"`
 	DST            *DST               `json:"dst,omitempty"`
 	Notify         *Notify            `json:"notify,omitempty" doc:"{}: the tenant's contact"`
 }

@@ -48,7 +48,7 @@ type NewKey struct {
 // CreateSecret is the body that makes a signing secret.
 type CreateSecret struct {
 	Tenant         string    `json:"tenant,omitempty" maxLength:"64" doc:"The caller's tenant by default"`
-	ExpireOthersIn *Duration `json:"expire_others_in,omitempty" pattern:"^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$" doc:"Ends the tenant's other secrets after so long: a rotation" example:"24h"`
+	ExpireOthersIn *Duration `json:"expire_others_in,omitempty" pattern:"^(0|([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+)$" doc:"Ends the tenant's other secrets after so long: a rotation" example:"24h"`
 }
 
 // Secret is a signing secret without its bytes.

@@ -277,6 +277,8 @@ func TestCase28AFailingTargetDoesNotMakeAnotherLate(t *testing.T) {
 	}
 	alone, _ := late(false)
 	beside, callsOfA := late(true)
-	require.Equal(t, alone, beside)
+	// Which of two events of one instant comes first is open, and a poll is a second.
+	// Behind A's calls it would be late by ten.
+	require.InDelta(t, alone.Seconds(), beside.Seconds(), 1)
 	require.Less(t, callsOfA, 500, "the breaker holds most of 600 back")
 }

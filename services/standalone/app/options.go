@@ -87,7 +87,7 @@ func (o *Options) Bind(s *settings.Set) {
 	s.StringVar(&o.Prefix, "prefix", "MYOSIN_PREFIX", "prefix of every table and queue")
 	s.BoolVar(&o.Create, "create", "MYOSIN_CREATE", "with --embedded=false: make tables, buffers and the sample service where they are missing")
 	s.IntVar(&o.Partitions, "partitions", "MYOSIN_PARTITIONS", "partitions per lane of a table that is made; 0: 4 embedded, else 64")
-	s.StringVar(&o.DataDir, "data-dir", "MYOSIN_DATA_DIR", "keep the embedded engine's data here; empty: in memory")
+	s.StringVar(&o.DataDir, "data-dir", "MYOSIN_DATA_DIR", "keep the embedded engine's data here, over orderly stops: a kill loses the last seconds; empty: in memory")
 	o.Secrets.Settings(s)
 	s.StringVar(&o.CallbackKeys, "callback-keys", "MYOSIN_CALLBACK_KEYS", "keys (whsec_…) that sign callback tokens, separated by commas; empty: one of the process's own")
 	s.Secret("callback-keys")
