@@ -31,7 +31,7 @@ type Options struct {
 	MaxRetryAfter  time.Duration // to which Retry-After is cut; 24 h
 	UserAgent      string        // unless the job sets its own; "Myosin/1"
 
-	IdlePerHost int           // connections kept for reuse per host; 8
+	IdlePerHost int           // connections kept for reuse per host; 256
 	MaxPerHost  int           // connections per host, calls beyond wait within their timeout; 256
 	IdleTimeout time.Duration // after which an unused connection is closed; 60 s
 
@@ -61,7 +61,7 @@ func (o *Options) setDefaults() {
 	num(&o.MaxBody, 64<<10)
 	num(&o.MaxExcerpt, min(4<<10, max(o.MaxBody, 0)))
 	num(&o.MaxHeader, 64<<10)
-	num(&o.IdlePerHost, 8)
+	num(&o.IdlePerHost, 256)
 	num(&o.MaxPerHost, 256)
 	if o.UserAgent == "" {
 		o.UserAgent = "Myosin/1"
