@@ -31,10 +31,17 @@ func (s *Store) ResetCounts() {
 }
 
 const (
+	jobBytes      = 600
 	progressBytes = 300
 	listBytes     = 400
 	runBytes      = 450
 	attemptBytes  = 60
+)
+
+// What DynamoDB takes, in bytes.
+const (
+	maxItem        = 400 << 10
+	maxTransaction = 4 << 20
 )
 
 func units(bytes int) float64 { return float64(max(1, (bytes+1023)/1024)) }
@@ -65,12 +72,12 @@ func entry(before, after time.Time) float64 {
 // commit counts a transaction about to be applied.
 func (c *Counts) commit(s *Store, tx *jobstore.Tx) {
 	each := 1.0
-	if tx.Parts() > 1 {
+	if tx.Parts() > 1 || tx.Guard != nil { // a check exists in transactions only
 		each = 2
 	}
 	c.Commits++
 	whole := func(j *job.Job, wake time.Time) {
-		c.Units += each*(units(len(j.Payload)+600)+units(progressBytes)+units(listBytes)) + entry(wake, j.Wake)
+		c.Units += each*(units(jobBytes+len(j.Payload))+units(progressBytes)+units(listBytes)) + entry(wake, j.Wake)
 	}
 	if tx.Create != nil {
 		whole(tx.Create, time.Time{})

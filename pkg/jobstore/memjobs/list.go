@@ -147,8 +147,8 @@ func shardOf(id trigger.ID) int { return int(sha256.Sum256(id[:])[0]) % jobstore
 func (s *Store) Due(ctx context.Context, shard int, before time.Time, limit int) ([]jobstore.Wake, error) {
 	var due []jobstore.Wake
 	err := s.do(ctx, "due", nil, func() error {
-		if shard < 0 || shard >= jobstore.Wakes {
-			return fmt.Errorf("due: shard %d; want 0 to %d", shard, jobstore.Wakes-1)
+		if shard < 0 || shard >= jobstore.Wakes || limit < 1 {
+			return fmt.Errorf("due: shard %d, limit %d; want 0 to %d, and 1 or more", shard, limit, jobstore.Wakes-1)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()

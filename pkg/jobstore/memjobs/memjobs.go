@@ -1,7 +1,6 @@
 // Package memjobs is the job store in memory: for tests, simulations in virtual
-// time, and the test kit. It can fail, delay and lose replies on request, serves
-// its lists and its index from the past if told to, and counts what DynamoDB
-// would bill.
+// time, and the test kit. It can fail, delay and lose replies on request, and
+// counts what DynamoDB would bill. Its lists and its index are never behind.
 //
 // It owns the conditions of jobstore.Tx and refuses to know more of jobs than the
 // contract does. It starts no goroutine. Safe for concurrent use.
@@ -173,6 +172,9 @@ func (s *Store) Commit(ctx context.Context, tx jobstore.Tx) error {
 	if len(tx.Triggers) > 0 && s.o.Triggers == nil {
 		return errors.New("memjobs: commit: there is no table of triggers")
 	}
+	if err := refuse(&tx); err != nil {
+		return fmt.Errorf("memjobs: commit: %w", err)
+	}
 	return s.do(ctx, "commit", &tx, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -189,6 +191,40 @@ func (s *Store) Commit(ctx context.Context, tx jobstore.Tx) error {
 		}
 		return nil
 	})
+}
+
+// refuse reports what DynamoDB takes in no state of the tables: a run without a
+// proper id, an item twice, one or all that are too large.
+func refuse(tx *jobstore.Tx) error {
+	total := 0
+	fits := func(bytes int) error {
+		total += bytes
+		if bytes > maxItem || total > maxTransaction {
+			return fmt.Errorf("%w: %d bytes, %d so far", jobstore.ErrTooLarge, bytes, total)
+		}
+		return nil
+	}
+	var errs []error
+	for _, j := range []*job.Job{tx.Create, tx.Edit} {
+		if j != nil {
+			errs = append(errs, fits(jobBytes+len(j.Payload)))
+		}
+	}
+	for i := range tx.Runs {
+		if _, _, err := job.ParseRunID(string(tx.Runs[i].ID)); err != nil {
+			errs = append(errs, fmt.Errorf("run %q: %w", tx.Runs[i].ID, err))
+		}
+		errs = append(errs, fits(runSize(&tx.Runs[i])))
+	}
+	rows := map[trigger.Key]bool{}
+	for _, row := range tx.Triggers {
+		if rows[row.Key()] {
+			errs = append(errs, fmt.Errorf("trigger %s twice", row.ID))
+		}
+		rows[row.Key()] = true
+		errs = append(errs, fits(row.Size()))
+	}
+	return errors.Join(errs...)
 }
 
 func conflict(part jobstore.Part, i int) error { return &jobstore.ConflictError{Part: part, Index: i} }
@@ -297,7 +333,8 @@ func (s *Store) apply(tx *jobstore.Tx) {
 		s.answers[m.Tenant+"/"+m.Key] = kept
 	}
 	for _, a := range tx.Audit {
-		s.audit[a.Tenant] = append(s.audit[a.Tenant], a)
+		list := slices.DeleteFunc(s.audit[a.Tenant], func(b jobstore.AuditRecord) bool { return b.ID == a.ID && b.At.Equal(a.At) })
+		s.audit[a.Tenant] = append(list, a)
 	}
 }
 

@@ -10,6 +10,12 @@ import (
 	"github.com/myosin-jobs/myosin/pkg/jobstore"
 )
 
+// How many keys and secrets of a tenant are listed.
+const (
+	maxKeys    = 1000
+	maxSecrets = 100
+)
+
 // Idempotency implements [jobstore.Store].
 func (s *Store) Idempotency(ctx context.Context, tenant, key string) (jobstore.Idempotency, error) {
 	var out jobstore.Idempotency
@@ -108,7 +114,7 @@ func (s *Store) Keys(ctx context.Context, tenant string) ([]jobstore.Key, error)
 		return nil
 	})
 	slices.SortFunc(out, func(a, b jobstore.Key) int { return cmp.Compare(a.ID, b.ID) })
-	return out, err
+	return out[:min(len(out), maxKeys)], err
 }
 
 // Secrets implements [jobstore.Records].
@@ -124,7 +130,7 @@ func (s *Store) Secrets(ctx context.Context, tenant string) ([]jobstore.Secret, 
 		return nil
 	})
 	slices.SortFunc(out, func(a, b jobstore.Secret) int { return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.ID, a.ID)) })
-	return out, err
+	return out[:min(len(out), maxSecrets)], err
 }
 
 // PutSecret implements [jobstore.Records].
