@@ -64,7 +64,9 @@ func (c *Control) change(ctx context.Context, j *job.Job, run job.Run, needsJob 
 			out.Version++
 			return nil
 		}
-		if !surelyNot(err) {
+		// A transaction that is repeated below may find its own first try in its way.
+		// A lease is not told by its looks, since two may begin in one moment.
+		if !surelyNot(err) || next.State != job.Running {
 			wrote = &next
 		}
 		if refreshErr := c.refresh(ctx, &j, &run, err); refreshErr != nil {

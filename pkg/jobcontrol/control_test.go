@@ -266,3 +266,34 @@ func TestAResultIsWrittenThroughLostRepliesAndFailingReads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, job.Succeeded, got.State)
 }
+
+// repeats is a store that repeats a transaction whose reply was lost, and finds
+// its own first try in its way, as an engine without request tokens does.
+type repeats struct{ *memjobs.Store }
+
+func (r repeats) Commit(ctx context.Context, tx jobstore.Tx) error {
+	if err := r.Store.Commit(ctx, tx); err != nil {
+		return err
+	}
+	return r.Store.Commit(ctx, tx)
+}
+
+func TestAResultIsNotTakenForAnothersConflict(t *testing.T) {
+	d := newDesk(t)
+	j := d.create(t)
+	r, err := d.RunNow(t.Context(), actor(), j.ID)
+	require.NoError(t, err)
+	r = d.leased(t, j, r)
+	r, err = d.Change(t.Context(), &j, r, func(x job.Run) (job.Run, error) { return x.Accept(d.now, 1) })
+	require.NoError(t, err)
+	triggers, err := client.New(client.Options{Sender: memqueue.New(memqueue.Options{}), InboundURL: "none", Now: func() time.Time { return d.now }})
+	require.NoError(t, err)
+	c, err := jobcontrol.New(jobcontrol.Options{Store: repeats{d.store}, Triggers: triggers, Now: func() time.Time { return d.now }})
+	require.NoError(t, err)
+	done, err := c.Complete(t.Context(), r.ID, 1, true, "done")
+	require.NoError(t, err)
+	require.Equal(t, job.Succeeded, done.State)
+	_, err = c.Complete(t.Context(), r.ID, 1, true, "done")
+	var refused *job.ConflictError
+	require.ErrorAs(t, err, &refused)
+}
